@@ -1,0 +1,8 @@
+# Warning and sanitizer flags, carried by one interface target.
+add_library(theseus_flags INTERFACE)
+target_compile_options(theseus_flags INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Werror)
+set(THESEUS_SANITIZE "" CACHE STRING "value of -fsanitize=, empty for none")
+if(THESEUS_SANITIZE)
+  add_compile_options(-fsanitize=${THESEUS_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${THESEUS_SANITIZE})
+endif()
