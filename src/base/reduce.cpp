@@ -10,6 +10,7 @@
 // The loops are written once and compiled twice on x86-64: for every processor and, chosen at run time, for AVX2.
 // Neither allows fused multiply-add, so both give the same bits.
 #if defined(__x86_64__) && defined(__GNUC__)
+#include <immintrin.h>
 #define THESEUS_AVX2 1
 #else
 #define THESEUS_AVX2 0
@@ -17,7 +18,7 @@
 
 // Tells the vectorizer that iterations are independent: ranges are equal or disjoint by contract (reduce.h).
 #if defined(__clang__)
-#define THESEUS_INDEPENDENT_ITERATIONS _Pragma("clang loop vectorize(enable)")
+#define THESEUS_INDEPENDENT_ITERATIONS  // clang checks for overlap at run time by itself
 #else
 #define THESEUS_INDEPENDENT_ITERATIONS _Pragma("GCC ivdep")
 #endif
@@ -187,8 +188,26 @@ template <class Element, class Operation>
 [[gnu::target("avx2")]] void reduceAvx2(ReduceOperands operands, std::size_t count) {
   reduceLoop<Element, Operation>(operands, count);
 }
+/// float16 with the processor's own conversions, which round and treat NaNs as floatToHalf does.
+template <class Operation>
+[[gnu::target("avx2,f16c")]] void reduceHalfF16c(ReduceOperands operands, std::size_t count) {
+  constexpr std::size_t kLanes = 8;
+  const auto* left = static_cast<const std::byte*>(operands.left);
+  const auto* right = static_cast<const std::byte*>(operands.right);
+  auto* destination = static_cast<std::byte*>(operands.destination);
+  std::size_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    float a[kLanes], b[kLanes], result[kLanes];
+    _mm256_storeu_ps(a, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(left + 2 * i))));
+    _mm256_storeu_ps(b, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(right + 2 * i))));
+    for (std::size_t lane = 0; lane < kLanes; ++lane) result[lane] = Operation::apply(a[lane], b[lane]);
+    const __m128i stored = _mm256_cvtps_ph(_mm256_loadu_ps(result), _MM_FROUND_TO_NEAREST_INT);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(destination + 2 * i), stored);
+  }
+  for (; i < count; ++i) reduceOne<Half, Operation>(operands, i);
+}
 bool hasAvx2() {
-  static const bool has = __builtin_cpu_supports("avx2") != 0;
+  static const bool has = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("f16c") != 0;
   return has;
 }
 #endif
@@ -222,6 +241,10 @@ constexpr Table kBaseline = makeTable<ChooseBaseline>();
 template <class Element, class Operation>
 struct ChooseAvx2 {
   static constexpr ReduceLoop loop = reduceAvx2<Element, Operation>;
+};
+template <class Operation>
+struct ChooseAvx2<Half, Operation> {
+  static constexpr ReduceLoop loop = reduceHalfF16c<Operation>;
 };
 constexpr Table kAvx2 = makeTable<ChooseAvx2>();
 #endif

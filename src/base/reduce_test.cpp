@@ -168,6 +168,16 @@ TEST(Reduce, HalfRoundsAfterEachStep) {
   }
 }
 
+TEST(Reduce, HalfLoopsConvertAsTheScalarFunctions) {
+  std::vector<std::uint16_t> values(0x10000);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::uint16_t>(i);
+  const std::vector<std::uint16_t> lowest(values.size(), 0xfc00);  // -infinity: the maximum is the other operand
+  reduceInto(DataType::kFloat16, ReduceOp::kMax, values.data(), lowest.data(), values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    ASSERT_EQ(values[i], floatToHalf(halfToFloat(static_cast<std::uint16_t>(i)))) << i;
+  }
+}
+
 TEST(Reduce, Bfloat16MinimumKeepsBits) {
   std::vector<std::uint16_t> left(kCount, floatToBfloat16(3.0f));
   const std::vector<std::uint16_t> right(kCount, floatToBfloat16(-3.0f));
