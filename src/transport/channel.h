@@ -18,6 +18,9 @@ class Channel {
   /// Errors: the peer is gone.
   virtual Result<bool> put(const SegmentHeader& header, const std::byte* payload) = 0;
 
+  /// False while the connection is still being made; put() accepts nothing before.
+  bool open() const { return open_; }
+
   /// Segments accepted so far, and segments whose payload is no longer needed. completed() <= accepted().
   std::uint64_t accepted() const { return accepted_; }
   std::uint64_t completed() const { return completed_; }
@@ -25,6 +28,7 @@ class Channel {
  protected:
   std::uint64_t accepted_ = 0;
   std::uint64_t completed_ = 0;
+  bool open_ = true;
 };
 
 }  // namespace theseus::transport
