@@ -11,7 +11,7 @@ struct DetectorOptions {
   double noiseFloor = 0.02;     // smallest relative standard deviation that is believed
   double slack = 0.5;           // in standard deviations
   double threshold = 12;        // in standard deviations
-  double largestStep = 10;      // in standard deviations: what one sample may add at most
+  double largestStep = 8;       // in standard deviations: what one sample may add at most
   int warmupSamples = 4;        // before the reference is trusted
   double driftReport = 0.05;    // a reference that crept this far (relative) is reported as a change as well
 };
