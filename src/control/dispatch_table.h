@@ -1,4 +1,5 @@
-// Which schedule serves which call: the result of a round, the same on every rank. Immutable once published; any thread.
+// Which schedule serves which call: the result of a round, the same on every rank. Immutable once published;
+// any thread.
 #pragma once
 
 #include <array>
@@ -12,7 +13,8 @@
 
 namespace theseus::control {
 
-/// Messages are sorted into buckets by the position of the highest bit of their size: bucket b holds [2^(b−1), 2^b) bytes.
+/// Messages are sorted into buckets by the position of the highest bit of their size: bucket b holds
+/// [2^(b−1), 2^b) bytes.
 constexpr int kSizeBuckets = 48;
 constexpr int kCollectives = static_cast<int>(Collective::kCustom) + 1;
 /// Schedules a communicator can know at one time: the width of the ready bits of a round.

@@ -4,6 +4,7 @@
 #include <compare>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "base/hash.h"
 #include "base/ids.h"
@@ -31,5 +32,14 @@ struct Entry {
   EntryKind kind = EntryKind::kSetExo;
   std::string content;
 };
+
+/// The hash in an EntryId.
+base::Hash128 entryHash(EntryKind kind, std::string_view content);
+bool isEntryKind(std::uint8_t value);
+
+/// How one round orders its new entries: by the origin's own number, then origin, incarnation, hash. One
+/// origin's entries keep their order, and a flood from one origin stands behind the first entries of all
+/// others.
+bool orderedBefore(const EntryId& left, const EntryId& right);
 
 }  // namespace theseus::control
