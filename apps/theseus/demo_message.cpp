@@ -1,0 +1,64 @@
+#include "demo_message.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+namespace theseus::demo {
+namespace {
+
+using Json = nlohmann::json;
+
+Result<Json> parseObject(const std::string& text, const char* what) {
+  Json value = Json::parse(text, nullptr, false);
+  if (value.is_object()) return value;
+  return fail(ErrorCode::kIo, fmt::format("{} is not a JSON object: {}", what, text.substr(0, 200)));
+}
+
+}  // namespace
+
+Result<WorkerMessage> parseWorkerMessage(const std::string& line) {
+  auto value = parseObject(line, "a worker's line");
+  if (!value) return fail(value.error());
+  try {
+    WorkerMessage message;
+    message.event = value->at("event").get<std::string>();
+    message.rank = value->at("rank").get<int>();
+    message.collective = value->value("collective", std::uint64_t{0});
+    message.seconds = value->value("seconds", 0.0);
+    message.schedule = value->value("schedule", std::string());
+    message.sequence = value->value("sequence", std::uint64_t{0});
+    message.round = value->value("round", std::uint64_t{0});
+    message.limitWaitSeconds = value->value("limit_wait", 0.0);
+    message.wrong = value->value("wrong", std::uint64_t{0});
+    if (value->contains("status")) message.status = value->at("status").dump();
+    return message;
+  } catch (const Json::exception& error) {
+    return fail(ErrorCode::kIo, fmt::format("a worker's line lacks something: {} in {}", error.what(), line.substr(0, 200)));
+  }
+}
+
+Result<std::vector<RuntimeSwap>> parseSwaps(const std::string& statusJson) {
+  auto value = parseObject(statusJson, "the communicator's status");
+  if (!value) return fail(value.error());
+  std::vector<RuntimeSwap> swaps;
+  try {
+    for (const Json& item : value->value("swaps", Json::array())) {
+      RuntimeSwap swap;
+      swap.round = item.value("round", std::uint64_t{0});
+      swap.switchAt = item.value("switch_at", std::uint64_t{0});
+      swap.collective = item.value("collective", std::string());
+      swap.from = item.value("from", std::string());
+      swap.to = item.value("to", std::string());
+      swap.reason = item.value("reason", std::string());
+      if (swap.collective == "allreduce") swaps.push_back(std::move(swap));
+    }
+  } catch (const Json::exception& error) {
+    return fail(ErrorCode::kIo, fmt::format("the communicator's status has an odd list of swaps: {}", error.what()));
+  }
+  return swaps;
+}
+
+std::string quoteJson(const std::string& text) { return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+}  // namespace theseus::demo

@@ -1,0 +1,43 @@
+// Reads the workers' JSON lines. Pure functions on text; the only place of the demonstration that parses JSON.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "theseus/result.h"
+
+namespace theseus::demo {
+
+struct WorkerMessage {
+  std::string event;  // ready, prepared, done, status
+  int rank = 0;
+  std::uint64_t collective = 0;
+  double seconds = 0;
+  std::string schedule;
+  std::uint64_t sequence = 0;
+  std::uint64_t round = 0;
+  double limitWaitSeconds = 0;
+  std::uint64_t wrong = 0;
+  std::string status;  // the JSON text of a status
+};
+
+Result<WorkerMessage> parseWorkerMessage(const std::string& line);
+
+/// One change of schedule as the runtime tells it.
+struct RuntimeSwap {
+  std::uint64_t round = 0;
+  std::uint64_t switchAt = 0;  // sequence number
+  std::string collective;
+  std::string from;
+  std::string to;
+  std::string reason;
+};
+
+/// The array "swaps" of Communicator::statusJson(), those of allReduce.
+Result<std::vector<RuntimeSwap>> parseSwaps(const std::string& statusJson);
+
+/// `text` as a JSON string with its quotes.
+std::string quoteJson(const std::string& text);
+
+}  // namespace theseus::demo
