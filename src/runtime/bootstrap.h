@@ -24,6 +24,7 @@ class Rendezvous {
 /// Connects to the job. Strangers that reach rank 0's port are dropped and logged; the job goes on. Two ranks that claim the same
 /// number, or different sizes, are errors that say so.
 Result<std::unique_ptr<Rendezvous>> makeTcpRendezvous(const CommunicatorOptions& options);
-std::unique_ptr<Rendezvous> makeLocalRendezvous(std::shared_ptr<LocalJob> job, int rank);
+std::unique_ptr<Rendezvous> makeLocalRendezvous(std::shared_ptr<LocalJob> job, int rank,
+                                                std::chrono::milliseconds timeout = std::chrono::seconds(30));
 
 }  // namespace theseus::runtime
