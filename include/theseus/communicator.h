@@ -64,6 +64,9 @@ class Communicator {
   /// An attribute measured inside: `sampler` is called on a thread of the runtime before each round; joined over ranks by max (or min).
   Status newAttr(const std::string& name, AttributeJoin join, std::function<double()> sampler);
 
+  /// Token bucket on this rank's outgoing link (transport tcp), for demonstrations where no real link can be slowed; 0 = off. Between calls.
+  Status emulateLinkRate(double bytesPerSecond);
+
   CallReport lastCall() const;
   /// State for people and tools, JSON: rank, epoch, tables, candidates, link rates, swaps. Any thread.
   std::string statusJson() const;

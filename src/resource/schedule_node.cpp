@@ -55,6 +55,23 @@ std::set<Rank> touchedBy(const schedule::Schedule& schedule, Rank rank) {
   return touched;
 }
 
+/// Rank r of the result does what rank r − shift did, with peers shifted alike.
+schedule::Schedule rotated(const schedule::Schedule& original, int shift) {
+  schedule::Schedule result = original;
+  const int ranks = original.rankCount();
+  const auto moved = [shift, ranks](Rank rank) { return (rank + shift) % ranks; };
+  for (Rank rank = 0; rank < ranks; ++rank) {
+    schedule::RankPlan plan = original.ranks[static_cast<std::size_t>(rank)];
+    for (auto& declaration : plan.channels) {
+      for (Rank& peer : declaration.connectedTo) peer = moved(peer);
+    }
+    for (auto& remote : plan.remoteBuffers) remote.rank = moved(remote.rank);
+    result.ranks[static_cast<std::size_t>(moved(rank))] = std::move(plan);
+  }
+  result.root = moved(original.root);
+  return result;
+}
+
 }  // namespace
 
 ScheduleNode::ScheduleNode(std::string name, std::shared_ptr<const schedule::Schedule> schedule, Rank rank,
@@ -100,6 +117,18 @@ Result<const Instance*> ScheduleNode::instance(const schedule::MessageSize& size
   lastKey_ = key;
   lastInstance_ = found->second.instance.get();
   return lastInstance_;
+}
+
+ScheduleNode& ScheduleNode::forRoot(Rank root) {
+  const int ranks = schedule_->rankCount();
+  const int shift = (root - schedule_->root + ranks) % ranks;
+  if (shift == 0) return *this;
+  auto& variant = byRoot_[root];
+  if (!variant) {
+    auto schedule = std::make_shared<const schedule::Schedule>(rotated(*schedule_, shift));
+    variant = std::make_unique<ScheduleNode>(name_, std::move(schedule), rank_, tailSynchronized_);
+  }
+  return *variant;
 }
 
 void ScheduleNode::evictOldest() {

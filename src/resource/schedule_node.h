@@ -61,6 +61,9 @@ class ScheduleNode {
   Result<const Instance*> instance(const schedule::MessageSize& size);
   std::size_t instanceCount() const { return instances_.size(); }
 
+  /// The same schedule for another root: ranks play the parts of others, shifted round. This node when the roots are equal.
+  ScheduleNode& forRoot(Rank root);
+
  private:
   struct SizeKey {
     std::uint64_t inputBytes;
@@ -86,6 +89,7 @@ class ScheduleNode {
   std::map<std::pair<int, Rank>, std::vector<std::uint32_t>> numbersByPeer_;
   std::map<SizeKey, CachedInstance> instances_;
   std::uint64_t useCounter_ = 0;
+  std::map<Rank, std::unique_ptr<ScheduleNode>> byRoot_;
   SizeKey lastKey_{};
   const Instance* lastInstance_ = nullptr;
 };
