@@ -17,3 +17,11 @@ theseus_module(resource  LEVEL 3 DEPS base telemetry drivers schedule transport)
 theseus_module(exec      LEVEL 4 DEPS base telemetry drivers schedule transport resource)
 theseus_module(runtime   LEVEL 5 DEPS base telemetry drivers topology discovery schedule transport control synth policy resource exec)
 theseus_module(sim       LEVEL 5 DEPS base control)
+
+# The control server of the runtime speaks HTTP; builds without the library go without it.
+if(NOT THESEUS_CORE_ONLY)
+  find_package(PkgConfig REQUIRED)
+  pkg_check_modules(HTTPLIB REQUIRED IMPORTED_TARGET cpp-httplib)
+  target_link_libraries(theseus_runtime PRIVATE PkgConfig::HTTPLIB)
+  target_compile_definitions(theseus_runtime PRIVATE THESEUS_HTTP)
+endif()
