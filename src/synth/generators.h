@@ -23,7 +23,9 @@ struct GeneratorCall {
   friend auto operator<=>(const GeneratorCall&, const GeneratorCall&) = default;
 };
 
-std::string toText(const GeneratorCall& call);             // canonical JSON, keys sorted
+/// Canonical JSON: generator, collective, ranks, then the parameters sorted by name.
+std::string toText(const GeneratorCall& call);
+/// Strict: duplicate keys, missing keys, and values that are no numbers are errors. What they mean is generate's business.
 Result<GeneratorCall> parseGeneratorCall(std::string_view text);
 /// Short name for tables: "ring", "straggler_aware(rank=3,ratio=2)".
 std::string shortName(const GeneratorCall& call);
@@ -34,6 +36,7 @@ struct ParameterInfo {
   double minimum;
   double maximum;
   std::string doc;
+  bool whole = true;  // whole numbers only
 };
 
 struct GeneratorInfo {
