@@ -107,6 +107,7 @@ class FailSlowDemo {
     stage.team = &*team;
     stage.rival = rival ? &*rival : nullptr;
     stage.view = view.get();
+    stage.whileRunning = !emulated_;
     stage.setRate = [this, &team](int rank, double megabits) { return setRate(*team, rank, megabits); };
     auto result = runFailSlow(options_.scenario, stage);
     if (!result) return fail(result.error());

@@ -151,6 +151,9 @@ Status DemoNetwork::joinRank(int rank) {
 }
 
 Status DemoNetwork::setRate(int rank, double megabitsPerSecond) {
+  if (rank < 0 || static_cast<std::size_t>(rank) >= ranks_.size() || megabitsPerSecond < 0.01) {
+    return fail(ErrorCode::kInvalidArgument, fmt::format("no link of rank {} with {} Mbit/s", rank, megabitsPerSecond));
+  }
   THESEUS_TRY(runTool(hub_.value(), "tc", shape(fmt::format("port{}", rank), megabitsPerSecond)));
   return runTool(namespaceDescriptor(rank), "tc", shape("eth0", megabitsPerSecond));
 }

@@ -80,7 +80,7 @@ class FailSlow {
     return repeatRival("recovered", options_.recoveredCollectives);
   }
 
-  /// The link changes while a collective runs.
+  /// The link changes while a collective runs, or before the next one where that is impossible.
   Status changeLink(Phase& phase, double megabitsPerSecond) {
     Midway midway;
     midway.after = std::chrono::duration<double>(healthySeconds_ / 2);
@@ -90,8 +90,9 @@ class FailSlow {
       stage_.view->event(fmt::format("the link of rank {} now carries {} Mbit/s", options_.slowRank, megabitsPerSecond));
       return {};
     };
+    if (!stage_.whileRunning) THESEUS_TRY(midway.action());
     sinceChange_ = 0;
-    return one(phase, &midway);
+    return one(phase, stage_.whileRunning ? &midway : nullptr);
   }
 
   template <class Arrived>

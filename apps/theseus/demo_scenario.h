@@ -55,11 +55,13 @@ struct ScenarioResult {
   bool success() const { return wrong == 0 && rivalWrong == 0 && swappedAway && swappedBack; }
 };
 
-/// What the scenario acts on. `rival` may be null. `setRate` changes a rank's link both ways.
+/// What the scenario acts on. `rival` may be null. `setRate` changes a rank's link both ways; `whileRunning`: it can do so in the middle
+/// of a collective.
 struct ScenarioStage {
   DemoTeam* team = nullptr;
   DemoTeam* rival = nullptr;
   std::function<Status(int rank, double megabitsPerSecond)> setRate;
+  bool whileRunning = true;
   DemoView* view = nullptr;
 };
 

@@ -28,10 +28,7 @@ class TheseusLibrary final : public StreamLibrary {
     return StreamReport{took.count(), call.schedule, call.sequence, call.round, call.limitWaitSeconds};
   }
 
-  Status emulateLinkRate(double bytesPerSecond) override {
-    communicator_->emulateLinkRate(bytesPerSecond);
-    return {};
-  }
+  Status emulateLinkRate(double bytesPerSecond) override { return communicator_->emulateLinkRate(bytesPerSecond); }
 
   std::string statusJson() override {
     std::string text = communicator_->statusJson();
