@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/check.h"
 #include "bench_launch.h"
 #include "bench_pattern.h"
 #include "bench_swap.h"

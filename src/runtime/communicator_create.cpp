@@ -2,30 +2,17 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cstdio>
-#include <fstream>
-
 #include "base/check.h"
+#include "discovery/discovery.h"
 #include "runtime/communicator_impl.h"
 #include "runtime/local_job.h"
 #include "runtime/materialize.h"
-#include "schedule/xml.h"
-#include "synth/generators.h"
+#include "topology/topology.h"
 
 namespace theseus {
 namespace {
 
 using namespace runtime;
-
-/// Ranks with equal host identities can share memory: the same boot of the same kernel, in the same network namespace (abstract unix
-/// sockets, by which memory is handed over, end at its border).
-std::string hostIdentity() {
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  char space[64] = {};
-  const ssize_t length = readlink("/proc/self/ns/net", space, sizeof space - 1);
-  return boot + (length > 0 ? space : "");
-}
 
 Status checkOptions(const CommunicatorOptions& options) {
   if (options.size < 1 || options.rank < 0 || options.rank >= options.size) {
@@ -39,22 +26,26 @@ Status checkOptions(const CommunicatorOptions& options) {
               fmt::format("transport '{}' is unknown; use auto, loopback, shm or tcp", options.transport));
 }
 
+/// All ranks must want the same transport; "auto" is shared memory where all can reach it.
 Result<std::string> chooseTransport(const CommunicatorOptions& options, Rendezvous& rendezvous) {
-  // One exchange answers two questions: do all ranks want the same, and can they share memory.
-  auto wishes = rendezvous.exchange("transport", options.transport + " " + (options.local ? "local" : hostIdentity()));
+  auto wishes = rendezvous.exchange("transport", options.transport);
   if (!wishes) return fail(wishes.error());
-  bool sameHost = true;
   for (std::size_t rank = 0; rank < wishes->size(); ++rank) {
-    const std::string wish = (*wishes)[rank].substr(0, (*wishes)[rank].find(' '));
-    if (wish != options.transport) {
-      return fail(ErrorCode::kMismatch, fmt::format("rank {} wants transport {}, rank {} wants {}", options.rank,
-                                                    options.transport, rank, wish));
-    }
-    sameHost = sameHost && (*wishes)[rank] == (*wishes)[0];
+    if ((*wishes)[rank] == options.transport) continue;
+    return fail(ErrorCode::kMismatch, fmt::format("rank {} wants transport {}, rank {} wants {}", options.rank, options.transport,
+                                                  rank, (*wishes)[rank]));
   }
   if (options.transport != "auto") return options.transport;
   if (options.local) return std::string("loopback");
-  return std::string(sameHost ? "shm" : "tcp");
+  auto texts = rendezvous.exchange("place", topology::toText(discovery::discoverPlace()));
+  if (!texts) return fail(texts.error());
+  std::vector<topology::RankPlace> places;
+  for (const std::string& text : *texts) {
+    auto place = topology::parseRankPlace(text);
+    if (!place) return fail(place.error());
+    places.push_back(std::move(*place));
+  }
+  return std::string(topology::Topology(std::move(places)).allShareMemory() ? "shm" : "tcp");
 }
 
 Result<std::unique_ptr<transport::Endpoint>> makeEndpoint(const std::string& name, const CommunicatorOptions& options,

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 
 #include <fmt/format.h>
 
@@ -82,6 +83,19 @@ SocketState probeSocket(const std::string& path) {
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) return SocketState::kAlive;
   if (errno == ECONNREFUSED) return SocketState::kDead;
   return errno == ENOENT ? SocketState::kGone : SocketState::kAlive;  // EAGAIN: its queue is full, so it lives
+}
+
+void removeDeadSockets(const std::string& job) {
+  for (const std::string& root : controlRoots()) {
+    const std::string folder = root + "/" + fileNameOf(job);
+    std::error_code problem;  // a folder that is not there needs no cleaning
+    for (std::filesystem::directory_iterator entry(folder, problem), end; !problem && entry != end; entry.increment(problem)) {
+      const std::string path = entry->path().string();
+      if (probeSocket(path) == SocketState::kDead) ::unlink(path.c_str());
+    }
+    ::rmdir(folder.c_str());
+    ::rmdir(root.c_str());
+  }
 }
 
 Result<SocketPlace> SocketPlace::claim(const ControlServerOptions& options) {

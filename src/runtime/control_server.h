@@ -50,6 +50,9 @@ std::vector<std::string> controlRoots();
 enum class SocketState { kAlive, kDead, kGone };
 SocketState probeSocket(const std::string& path);
 
+/// Removes sockets on which nobody listens any more, and then the folders that are empty; what lives stays.
+void removeDeadSockets(const std::string& job);
+
 /// A socket's place in the file system: ROOT/JOB/RANK.sock, folders of mode 0700, removed with its owner.
 class SocketPlace {
  public:
