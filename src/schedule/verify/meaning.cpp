@@ -63,11 +63,15 @@ struct Value {
 
 class MeaningPass {
  public:
-  MeaningPass(const Program& program, const std::vector<TraceEvent>& trace, Report& report)
-      : program_(program), trace_(trace), report_(report), sets_(program.schedule->ranks.size()) {
-    for (const Space& space : program.spaces) cells_.emplace_back(space.cells);
-    collective_ = program.schedule->collective();
-    ranks_ = program.schedule->rankCount();
+  MeaningPass(const MeaningInput& input, Report& report)
+      : program_(input.program),
+        trace_(input.trace),
+        padded_(input.padded),
+        report_(report),
+        sets_(input.program.schedule->ranks.size()) {
+    for (const Space& space : program_.spaces) cells_.emplace_back(space.cells);
+    collective_ = program_.schedule->collective();
+    ranks_ = program_.schedule->rankCount();
     std::vector<Rank> all;
     for (Rank rank = 0; rank < ranks_; ++rank) all.push_back(rank);
     everyRank_ = sets_.intern(all);
@@ -97,14 +101,16 @@ class MeaningPass {
   }
 
   void apply(const Step& step, const Move& move) {
-    const bool pairwise = isPairwise(traits(step.code));
+    const bool copies = move.sources.size() == 1 || isPairwise(traits(step.code));
     const auto writer = static_cast<std::int32_t>(steps_.size() - 1);
     for (std::uint32_t i = 0; i < move.cells; ++i) {
       Value result;
       for (std::size_t k = 0; k < move.sources.size(); ++k) {
         const CellRange& range = move.sources[k];
         const Value& value = cells_[range.space][range.first + i];
-        result = k == 0 || pairwise ? checked(step, range, i, value) : combine(step, result, checked(step, range, i, value));
+        if (copies && padded_ && value.kind == Value::Kind::kUndefined) continue;
+        const Value operand = checked(step, range, i, value);
+        result = k == 0 || copies ? operand : combine(step, result, operand);
       }
       result.writer = writer;
       for (const CellRange& range : move.destinations) {
@@ -226,6 +232,7 @@ class MeaningPass {
 
   const Program& program_;
   const std::vector<TraceEvent>& trace_;
+  bool padded_;
   Report& report_;
   RankSets sets_;
   Collective collective_ = Collective::kCustom;
@@ -237,8 +244,6 @@ class MeaningPass {
 
 }  // namespace
 
-void checkMeaning(const Program& program, const std::vector<TraceEvent>& trace, Report& report) {
-  MeaningPass(program, trace, report).run();
-}
+void checkMeaning(const MeaningInput& input, Report& report) { MeaningPass(input, report).run(); }
 
 }  // namespace theseus::schedule::verifying

@@ -296,9 +296,19 @@ class ProgramBuilder {
       addRanges(move.destinations, piece.destinations, {listRule(row.destinations), op.destinations, row, thread});
       for (CellRange& range : move.sources) range.packet = range.packet || packetSources;
       for (const CellRange& range : move.sources) step.waitsForPackets |= range.packet && !packetSources;
+      if (row.destinations == OperandShape::Switch) dropSelfCopies(move);
       addAgents(move, piece, thread.rank, resolved);
       step.moves.push_back(std::move(move));
     }
+  }
+
+  /// A multicast also stores to its own source: the same bytes again, so no write.
+  static void dropSelfCopies(Move& move) {
+    if (move.sources.size() != 1) return;
+    const CellRange& source = move.sources.front();
+    std::erase_if(move.destinations, [&](const CellRange& destination) {
+      return destination.space == source.space && destination.first == source.first;
+    });
   }
 
   void addAgents(Move& move, const Piece& piece, Rank rank, const ResolvedOp& resolved) {
@@ -307,7 +317,7 @@ class ProgramBuilder {
     const bool pairwise = isPairwise(traits(resolved.code));
     std::size_t remote = 0;
     for (std::size_t i = 0; i < piece.destinations.size(); ++i) {
-      if (piece.destinations[i].rank == rank) continue;
+      if (piece.destinations[i].rank == rank) continue;  // local: the block writes it itself
       const std::size_t channel = pairwise ? piece.pair : remote++;
       if (channel >= resolved.channels.size()) continue;
       move.agents[i] = agentOf(rank, resolved.channels[channel]);

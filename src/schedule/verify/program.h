@@ -92,8 +92,16 @@ struct Program {
 /// this size or is too large to expand.
 Result<Program> buildProgram(const Schedule& schedule, const MessageSize& size, bool inPlace);
 
-/// The message sizes at which a plan is examined: chunks that divide evenly (with several iterations of each pipeline),
-/// chunks that do not, and fewer units than chunks. Never empty; all lie within the plan's range where that is possible.
-std::vector<MessageSize> examinedSizes(const Schedule& schedule);
+struct ExaminedSize {
+  MessageSize size;
+  bool inPlace = false;
+  bool even = true;        // all chunks are equally long
+  bool evenExists = true;  // some examined size is even
+};
+
+/// The message sizes at which a plan is examined: chunks that divide evenly (with several iterations of each pipeline, and
+/// with slices of unequal length), chunks that do not, and fewer units than chunks; each out of place and in place as the
+/// plan says. Never empty; even sizes first; all lie within the plan's range where that is possible.
+std::vector<ExaminedSize> examinedSizes(const Schedule& schedule);
 
 }  // namespace theseus::schedule::verifying

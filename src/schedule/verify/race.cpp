@@ -51,9 +51,11 @@ struct Cell {
 
 class RacePass {
  public:
-  RacePass(const Program& program, const std::vector<TraceEvent>& trace, Report& report)
-      : program_(program), trace_(trace), report_(report) {
-    const std::size_t threads = program.threads.size();
+  RacePass(const RaceInput& input, Report& report)
+      : program_(input.program), trace_(input.trace), delivery_(input.delivery), report_(report) {
+    const Program& program = program_;
+    if (delivery_ == Delivery::kPairwise) numberLinks();
+    const std::size_t threads = program.threads.size() + links_;
     known_.resize(threads);
     for (Knowledge& knowledge : known_) knowledge = {Clock(threads, 0), Clock(threads, 0)};
     histories_.resize(program.counters.size());
@@ -75,9 +77,36 @@ class RacePass {
   }
 
  private:
-  /// The thread that gives release `i` of a step of `thread`.
-  static std::uint32_t releaser(const Step& step, std::size_t i, std::uint32_t thread) {
-    return step.releaseAgents[i] >= 0 ? static_cast<std::uint32_t>(step.releaseAgents[i]) : thread;
+  /// Under pairwise delivery everything that one rank sends another goes through one link, in order; the links are
+  /// threads behind those of the program.
+  void numberLinks() {
+    const auto ranks = static_cast<std::size_t>(program_.schedule->rankCount());
+    linkOf_.assign(ranks * ranks, 0);
+    const auto need = [&](Rank from, Rank to) {
+      auto& link = linkOf_[static_cast<std::size_t>(from) * ranks + static_cast<std::size_t>(to)];
+      if (from != to && link == 0) link = static_cast<std::uint32_t>(program_.threads.size() + links_++);
+    };
+    for (const Thread& thread : program_.threads) {
+      for (const Step& step : thread.steps) {
+        for (const std::uint32_t counter : step.releases) need(thread.rank, program_.counters[counter].rank);
+        for (const Move& move : step.moves) {
+          for (const CellRange& range : move.destinations) need(thread.rank, program_.spaces[range.space].rank);
+        }
+      }
+    }
+  }
+
+  /// The thread through which `thread` reaches `rank`: a port channel's agent, a link, or itself.
+  std::uint32_t carrier(std::uint32_t thread, std::int32_t agent, Rank rank) const {
+    if (agent >= 0) return static_cast<std::uint32_t>(agent);
+    const Rank own = program_.threads[thread].rank;
+    if (delivery_ == Delivery::kShared || own == rank) return thread;
+    return linkOf_[static_cast<std::size_t>(own) * static_cast<std::size_t>(program_.schedule->rankCount()) +
+                   static_cast<std::size_t>(rank)];
+  }
+
+  std::uint32_t releaser(const Step& step, std::size_t i, std::uint32_t thread) const {
+    return carrier(thread, step.releaseAgents[i], program_.counters[step.releases[i]].rank);
   }
 
   void countReleases() {
@@ -125,23 +154,25 @@ class RacePass {
     }
     writeMoves(thread, step);
     for (std::size_t i = 0; i < step.releases.size(); ++i) release(thread, step, i);
-    for (const std::int32_t agent : step.flushes) absorb(thread, known_[static_cast<std::size_t>(agent)], true);
+    // A flush says that the sources have been read; it says nothing of the far side.
+    for (const std::int32_t agent : step.flushes) absorb(thread, known_[static_cast<std::size_t>(agent)], false);
   }
 
   /// Hands work to an agent: it knows what the block knows, and does it some time later; the block goes on at once. So
   /// over port the source, too, is read by the agent.
-  std::uint32_t post(std::uint32_t thread, std::int32_t agent) {
-    const auto number = static_cast<std::uint32_t>(agent);
-    absorb(number, known_[thread], true);
-    tick(number);
-    return number;
+  void post(std::uint32_t thread, std::uint32_t agent) {
+    if (agent == thread) return;
+    absorb(agent, known_[thread], true);
+    tick(agent);
   }
 
   void writeMoves(std::uint32_t thread, const Step& step) {
     for (const Move& move : step.moves) {
       for (std::size_t i = 0; i < move.destinations.size(); ++i) {
-        const std::uint32_t writer = move.agents[i] >= 0 ? post(thread, move.agents[i]) : thread;
-        if (writer != thread) readAll(move, writer, step);
+        const Rank owner = program_.spaces[move.destinations[i].space].rank;
+        const std::uint32_t writer = carrier(thread, move.agents[i], owner);
+        post(thread, writer);
+        if (move.agents[i] >= 0) readAll(move, writer, step);
         access(writer, step, {move.destinations[i], move.cells, true});
         if (move.destinations[i].packet) deliver(writer, move.destinations[i], move.cells);
       }
@@ -202,7 +233,8 @@ class RacePass {
   }
 
   void release(std::uint32_t thread, const Step& step, std::size_t i) {
-    const std::uint32_t giver = step.releaseAgents[i] >= 0 ? post(thread, step.releaseAgents[i]) : thread;
+    const std::uint32_t giver = releaser(step, i, thread);
+    post(thread, giver);
     histories_[step.releases[i]].byThread[giver].push_back({snapshot(giver), step.relaxed});
   }
 
@@ -215,7 +247,7 @@ class RacePass {
   void access(std::uint32_t thread, const Step& step, const Touch& touch) {
     const Access now{thread, known_[thread].execution[thread], static_cast<std::uint32_t>(steps_.size() - 1)};
     const Rank owner = program_.spaces[touch.range.space].rank;
-    if (owner != program_.threads[thread].rank) {
+    if (owner != step.place.rank) {
       (touch.write ? peerWrites_ : peerReads_)[static_cast<std::size_t>(owner)][thread] = now.clock;
     }
     for (std::uint32_t i = touch.range.first; i < touch.range.first + touch.cells; ++i) {
@@ -277,9 +309,9 @@ class RacePass {
 
   /// What each rank knows when all its blocks have ended.
   std::vector<Knowledge> ends() const {
-    const std::size_t threads = program_.threads.size();
+    const std::size_t threads = known_.size();
     std::vector<Knowledge> result(program_.schedule->ranks.size(), {Clock(threads, 0), Clock(threads, 0)});
-    for (std::size_t i = 0; i < threads; ++i) {
+    for (std::size_t i = 0; i < program_.threads.size(); ++i) {
       if (program_.threads[i].block < 0) continue;
       Knowledge& end = result[static_cast<std::size_t>(program_.threads[i].rank)];
       join(end.execution, known_[i].execution);
@@ -291,7 +323,7 @@ class RacePass {
   bool tailSynchronized() const {
     const std::vector<Knowledge> finals = ends();
     for (std::size_t rank = 0; rank < finals.size(); ++rank) {
-      for (std::size_t thread = 0; thread < program_.threads.size(); ++thread) {
+      for (std::size_t thread = 0; thread < known_.size(); ++thread) {
         if (peerReads_[rank][thread] > finals[rank].execution[thread]) return false;
         if (peerWrites_[rank][thread] > finals[rank].data[thread]) return false;
       }
@@ -321,7 +353,10 @@ class RacePass {
 
   const Program& program_;
   const std::vector<TraceEvent>& trace_;
+  Delivery delivery_;
   Report& report_;
+  std::size_t links_ = 0;
+  std::vector<std::uint32_t> linkOf_;  // by sender * ranks + receiver; 0 = unused
   std::vector<Knowledge> known_;
   std::vector<CounterHistory> histories_;
   std::vector<std::vector<Cell>> cells_;
@@ -332,8 +367,6 @@ class RacePass {
 
 }  // namespace
 
-bool checkRaces(const Program& program, const std::vector<TraceEvent>& trace, Report& report) {
-  return RacePass(program, trace, report).run();
-}
+bool checkRaces(const RaceInput& input, Report& report) { return RacePass(input, report).run(); }
 
 }  // namespace theseus::schedule::verifying

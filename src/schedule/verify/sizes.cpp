@@ -31,19 +31,34 @@ class SizeChooser {
     chunks_ = countedChunks();
   }
 
-  std::vector<MessageSize> choose() {
+  std::vector<ExaminedSize> choose() {
     const std::uint64_t smallChunk = grain_ * slices_;
     if (unit_ != 0) addChunks(chunkFor(unit_ * iterations_));
     addChunks(smallChunk);
+    if (slices_ > 1) addChunks(smallChunk + grain_);
     // Not divisible by the chunks, and slices of unequal length within a chunk.
     addBytes(chunks_ * (smallChunk + grain_) + grain_ * (chunks_ / 2 + 1));
     // Fewer units than chunks: most ranges are empty.
     addBytes(grain_ * std::max<std::uint64_t>(1, chunks_ / 3));
     if (sizes_.empty()) addWithinRange();
-    return sizes_;
+    return classified();
   }
 
  private:
+  std::vector<ExaminedSize> classified() const {
+    std::vector<ExaminedSize> result;
+    bool evenExists = false;
+    for (const bool even : {true, false}) {
+      for (const MessageSize& size : sizes_) {
+        if (isEven(schedule_, size) != even) continue;
+        evenExists = evenExists || even;
+        if (schedule_.bufferMode != BufferMode::kInPlace) result.push_back({size, false, even, evenExists});
+        if (schedule_.bufferMode != BufferMode::kOutOfPlace) result.push_back({size, true, even, evenExists});
+      }
+    }
+    return result;
+  }
+
   /// Chunks of what the user counts: one rank's contribution or result, or the whole vector.
   std::uint64_t countedChunks() const {
     if (schedule_.ranks.empty()) return 1;
@@ -116,6 +131,6 @@ class SizeChooser {
 
 }  // namespace
 
-std::vector<MessageSize> examinedSizes(const Schedule& schedule) { return SizeChooser(schedule).choose(); }
+std::vector<ExaminedSize> examinedSizes(const Schedule& schedule) { return SizeChooser(schedule).choose(); }
 
 }  // namespace theseus::schedule::verifying

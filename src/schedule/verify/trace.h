@@ -21,11 +21,29 @@ struct TraceEvent {
 /// Returns the order; incomplete if there was a finding.
 std::vector<TraceEvent> runToEnd(const Program& program, Report& report);
 
+/// How writes of memory channels reach a peer.
+enum class Delivery : std::uint8_t {
+  kShared,    // as stores: whoever learns of a later one, even from a third rank, sees the earlier ones
+  kPairwise,  // as messages: in order from one rank to another, in no order with what third ranks send
+};
+
+struct RaceInput {
+  const Program& program;
+  const std::vector<TraceEvent>& trace;
+  Delivery delivery = Delivery::kShared;
+};
+
 /// Race pass: vector clocks along the trace. Returns whether peers' accesses to each rank's buffers end before the rank.
-bool checkRaces(const Program& program, const std::vector<TraceEvent>& trace, Report& report);
+bool checkRaces(const RaceInput& input, Report& report);
+
+struct MeaningInput {
+  const Program& program;
+  const std::vector<TraceEvent>& trace;
+  bool padded;  // slots of scratch are longer than some chunks: a copy may carry bytes that nobody wrote
+};
 
 /// Meaning pass: symbolic contents of every cell along the trace, compared with the collective's postcondition.
-void checkMeaning(const Program& program, const std::vector<TraceEvent>& trace, Report& report);
+void checkMeaning(const MeaningInput& input, Report& report);
 
 /// Rest of the resources pass, on the program: signals sent and waited for and semaphores balance within one collective,
 /// operands of one op do not overlap.

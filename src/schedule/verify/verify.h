@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "schedule/resolve.h"
 #include "schedule/schedule.h"
 
 namespace theseus::schedule {
@@ -31,7 +32,7 @@ struct Finding {
   std::optional<OpPlace> second;  // the other culprit
   std::string message;            // what, and what to do
 };
-/// "race: rank 1 block 0 op 7 (put): write-read-race with rank 0 block 0 op 3: ..."
+/// "race: rank 1 block 0 op 7 (put): read-write-race with rank 0 block 0 op 3: ..."
 std::string toString(const Finding& finding);
 
 struct VerifyOptions {
@@ -47,11 +48,21 @@ struct Verdict {
   bool tailSynchronized = false;
   /// The plan has a known collective, so its meaning was checked (fragments "custom" and "test" have none).
   bool meaningChecked = false;
-  /// False when an op needs in-network switch channels; such a plan is valid but unusable on host memory.
+  /// True when the plan declares in-network switch channels; such a plan may be valid but is unusable on host memory.
   bool usesSwitch = false;
+  /// Why the plan serves only messages whose chunks are all equally long (see isEven), as in MSCCL++; nullopt = it serves
+  /// every message. No error, but whoever runs the plan must ask isEven() for each message size first.
+  std::optional<Finding> unevenFinding;
+  /// Why the plan needs memory channels whose writes are seen in causal order across three ranks, as stores to shared memory
+  /// are; nullopt = order from one rank to another is enough, as over a socket. No error.
+  std::optional<Finding> pairwiseFinding;
   bool valid() const { return findings.empty(); }
 };
 
 Verdict verify(const Schedule& schedule, const VerifyOptions& options = {});
+
+/// Whether all chunks of the user's buffers are equally long for a message of this size, and no slot of scratch is longer.
+/// False also when the plan cannot serve the size at all.
+bool isEven(const Schedule& schedule, const MessageSize& size);
 
 }  // namespace theseus::schedule
