@@ -54,7 +54,8 @@ Result<int> freePort() {
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t length = sizeof address;
   auto* generic = reinterpret_cast<sockaddr*>(&address);
-  if (socket.value() < 0 || ::bind(socket.value(), generic, length) != 0 || ::getsockname(socket.value(), generic, &length) != 0) {
+  if (socket.value() < 0 || ::bind(socket.value(), generic, length) != 0 ||
+      ::getsockname(socket.value(), generic, &length) != 0) {
     return fail(ErrorCode::kIo, fmt::format("no free port on the loopback: {}", std::strerror(errno)));
   }
   return static_cast<int>(ntohs(address.sin_port));
@@ -101,7 +102,8 @@ class FailSlowDemo {
       if (!started) return fail(started.error());
       rival.emplace(std::move(*started));
     }
-    const ViewOptions viewOptions{options_.scenario.ranks, options_.scenario.bytes, options_.scenario.megabitsPerSecond, emulated_};
+    const ViewOptions viewOptions{options_.scenario.ranks, options_.scenario.bytes,
+                                  options_.scenario.megabitsPerSecond, emulated_};
     auto view = options_.plain ? makePlainView(viewOptions) : makeView(viewOptions);
     ScenarioStage stage;
     stage.team = &*team;
@@ -121,10 +123,13 @@ class FailSlowDemo {
       emulated_ = true;
     }
     if (!emulated_) return {};
-    fmt::print("Emulated links: all ranks on the loopback of this machine, each sender held to its rate by a token bucket of its own;"
-               " what a rank receives is not limited.\n");
+    fmt::print(
+        "Emulated links: all ranks on the loopback of this machine, each sender held to its rate by a token "
+        "bucket of its own;"
+        " what a rank receives is not limited.\n");
     if (options_.rival.empty()) return {};
-    return fail(ErrorCode::kUnsupported, fmt::format("--vs {} needs real links: run as root, without --emulate", options_.rival));
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("--vs {} needs real links: run as root, without --emulate", options_.rival));
   }
 
   Status makeNetwork() {
@@ -144,13 +149,15 @@ class FailSlowDemo {
     if (!measured) return fail(measured.error());
     context_.bytesPerSecond = *measured;
     context_.bytesPerSecondHow = "measured between two idle ranks before the start";
-    fmt::print("{} ranks in network namespaces, links of {} Mbit/s: TCP carries {:.1f} MB/s between two of them.\n", scenario.ranks,
-               scenario.megabitsPerSecond, *measured / 1e6);
+    fmt::print(
+        "{} ranks in network namespaces, links of {} Mbit/s: TCP carries {:.1f} MB/s between two of them.\n",
+        scenario.ranks, scenario.megabitsPerSecond, *measured / 1e6);
     return {};
   }
 
   Result<DemoTeam> startTeam() {
-    auto program = options_.workerProgram.empty() ? ownProgram() : Result<std::string>(options_.workerProgram);
+    auto program =
+        options_.workerProgram.empty() ? ownProgram() : Result<std::string>(options_.workerProgram);
     if (!program) return fail(program.error());
     auto secret = randomSecret();
     if (!secret) return fail(secret.error());
@@ -159,11 +166,24 @@ class FailSlowDemo {
     std::vector<ProcessRequest> requests;
     for (int rank = 0; rank < options_.scenario.ranks; ++rank) {
       ProcessRequest request = baseRequest(rank);
-      request.arguments = {*program, "demo", "worker", "--rank", std::to_string(rank), "--size", std::to_string(options_.scenario.ranks),
-                           "--bytes", std::to_string(options_.scenario.bytes), "--master-address", address(0), "--master-port",
-                           std::to_string(*port), "--bind-address", address(rank)};
+      request.arguments = {*program,
+                           "demo",
+                           "worker",
+                           "--rank",
+                           std::to_string(rank),
+                           "--size",
+                           std::to_string(options_.scenario.ranks),
+                           "--bytes",
+                           std::to_string(options_.scenario.bytes),
+                           "--master-address",
+                           address(0),
+                           "--master-port",
+                           std::to_string(*port),
+                           "--bind-address",
+                           address(rank)};
       if (emulated_) {
-        request.arguments.insert(request.arguments.end(), {"--emulate-rate", fmt::format("{:.0f}", context_.bytesPerSecond)});
+        request.arguments.insert(request.arguments.end(),
+                                 {"--emulate-rate", fmt::format("{:.0f}", context_.bytesPerSecond)});
       }
       request.environment = {{kSecretVariable, *secret}};
       requests.push_back(std::move(request));
@@ -174,10 +194,12 @@ class FailSlowDemo {
   Result<DemoTeam> startRival() {
     auto program = ownProgram();
     if (!program) return fail(program.error());
-    const std::string rivalProgram = (std::filesystem::path(*program).parent_path() / "gloo_allreduce").string();
+    const std::string rivalProgram =
+        (std::filesystem::path(*program).parent_path() / "gloo_allreduce").string();
     if (!std::filesystem::exists(rivalProgram)) {
       return fail(ErrorCode::kNotFound,
-                  fmt::format("{} does not exist: install libgloo-dev, then build again (./dev build)", rivalProgram));
+                  fmt::format("{} does not exist: install libgloo-dev, then build again (./dev build)",
+                              rivalProgram));
     }
     auto folder = PrivateFolder::make();
     if (!folder) return fail(folder.error());
@@ -185,8 +207,17 @@ class FailSlowDemo {
     for (int rank = 0; rank < options_.scenario.ranks; ++rank) {
       ProcessRequest request = baseRequest(rank);
       request.title = fmt::format("{} rank {}", options_.rival, rank);
-      request.arguments = {rivalProgram, "--rank", std::to_string(rank), "--size", std::to_string(options_.scenario.ranks), "--bytes",
-                           std::to_string(options_.scenario.bytes), "--address", address(rank), "--store", folder->path()};
+      request.arguments = {rivalProgram,
+                           "--rank",
+                           std::to_string(rank),
+                           "--size",
+                           std::to_string(options_.scenario.ranks),
+                           "--bytes",
+                           std::to_string(options_.scenario.bytes),
+                           "--address",
+                           address(rank),
+                           "--store",
+                           folder->path()};
       requests.push_back(std::move(request));
     }
     // All have met when start() returns: the folder may go.
@@ -215,7 +246,8 @@ class FailSlowDemo {
       file << jsonText(context_, result);
       file.flush();
       if (!file) {
-        return fail(ErrorCode::kIo, fmt::format("cannot write {}: {}", options_.jsonFile, std::strerror(errno)));
+        return fail(ErrorCode::kIo,
+                    fmt::format("cannot write {}: {}", options_.jsonFile, std::strerror(errno)));
       }
     }
     return result.success() ? 0 : 1;

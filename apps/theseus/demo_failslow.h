@@ -1,4 +1,5 @@
-// Puts the fail-slow demonstration together: network or emulation, worker processes, rival, view, report. One thread.
+// Puts the fail-slow demonstration together: network or emulation, worker processes, rival, view, report. One
+// thread.
 #pragma once
 
 #include <string>
@@ -9,8 +10,8 @@ namespace theseus::demo {
 
 struct FailSlowOptions {
   ScenarioOptions scenario;
-  std::string jsonFile;       // empty: none
-  std::string rival;          // "gloo" or empty
+  std::string jsonFile;  // empty: none
+  std::string rival;     // "gloo" or empty
   bool emulate = false;
   bool plain = false;
   std::string workerProgram;  // another program that speaks the worker's protocol; tests

@@ -58,7 +58,8 @@ Result<Descriptor> listenIn(int namespaceDescriptor, const std::string& where) {
     return fail(ErrorCode::kIo, fmt::format("cannot enter a rank's namespace: {}", std::strerror(errno)));
   }
   Descriptor listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  THESEUS_CHECK(::setns(home.value(), CLONE_NEWNET) == 0, "the way back to the own network namespace is lost");
+  THESEUS_CHECK(::setns(home.value(), CLONE_NEWNET) == 0,
+                "the way back to the own network namespace is lost");
   const sockaddr_in address = socketAddress(where);
   const timeval bound{kReceiveTimeoutSeconds, 0};
   ::setsockopt(listener.value(), SOL_SOCKET, SO_RCVTIMEO, &bound, sizeof bound);
@@ -80,7 +81,8 @@ Result<double> receiveStream(int listener) {
   double bytes = 0;
   while (true) {
     const ssize_t got = ::recv(connection.value(), piece.data(), piece.size(), 0);
-    if (got <= 0) return fail(ErrorCode::kTransport, fmt::format("the link probe broke off: {}", std::strerror(errno)));
+    if (got <= 0)
+      return fail(ErrorCode::kTransport, fmt::format("the link probe broke off: {}", std::strerror(errno)));
     const auto now = SteadyClock::now();
     if (std::chrono::duration<double>(now - begin).count() < kIgnoredSeconds) {
       countedFrom = now;
@@ -99,7 +101,8 @@ Result<double> measureLink(const DemoNetwork& network, int from, int to) {
   if (!listener) return fail(listener.error());
   const pid_t parent = ::getpid();
   const pid_t sender = ::fork();
-  if (sender < 0) return fail(ErrorCode::kIo, fmt::format("cannot fork for the link probe: {}", std::strerror(errno)));
+  if (sender < 0)
+    return fail(ErrorCode::kIo, fmt::format("cannot fork for the link probe: {}", std::strerror(errno)));
   if (sender == 0) sendStream(network.namespaceDescriptor(from), network.address(to), parent);
   auto rate = receiveStream(listener->value());
   ::kill(sender, SIGKILL);

@@ -1,4 +1,5 @@
-// What one TCP stream carries between two idle ranks of the demonstration's network: the B of its lower bound. Blocking, bounded.
+// What one TCP stream carries between two idle ranks of the demonstration's network: the B of its lower
+// bound. Blocking, bounded.
 #pragma once
 
 #include "demo_network.h"

@@ -2,12 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <limits>
 #include <nlohmann/json.hpp>
 
 namespace theseus::demo {
 namespace {
 
 using Json = nlohmann::json;
+
+constexpr std::uint64_t kAnyBytes = std::numeric_limits<std::uint64_t>::max();
 
 Result<Json> parseObject(const std::string& text, const char* what) {
   Json value = Json::parse(text, nullptr, false);
@@ -34,11 +37,12 @@ Result<WorkerMessage> parseWorkerMessage(const std::string& line) {
     if (value->contains("status")) message.status = value->at("status").dump();
     return message;
   } catch (const Json::exception& error) {
-    return fail(ErrorCode::kIo, fmt::format("a worker's line lacks something: {} in {}", error.what(), line.substr(0, 200)));
+    return fail(ErrorCode::kIo,
+                fmt::format("a worker's line lacks something: {} in {}", error.what(), line.substr(0, 200)));
   }
 }
 
-Result<std::vector<RuntimeSwap>> parseSwaps(const std::string& statusJson) {
+Result<std::vector<RuntimeSwap>> parseSwaps(const std::string& statusJson, std::uint64_t bytes) {
   auto value = parseObject(statusJson, "the communicator's status");
   if (!value) return fail(value.error());
   std::vector<RuntimeSwap> swaps;
@@ -51,14 +55,19 @@ Result<std::vector<RuntimeSwap>> parseSwaps(const std::string& statusJson) {
       swap.from = item.value("from", std::string());
       swap.to = item.value("to", std::string());
       swap.reason = item.value("reason", std::string());
-      if (swap.collective == "allreduce") swaps.push_back(std::move(swap));
+      const bool concerns =
+          item.value("from_bytes", std::uint64_t{0}) <= bytes && bytes <= item.value("to_bytes", kAnyBytes);
+      if (concerns && swap.collective == "allreduce") swaps.push_back(std::move(swap));
     }
   } catch (const Json::exception& error) {
-    return fail(ErrorCode::kIo, fmt::format("the communicator's status has an odd list of swaps: {}", error.what()));
+    return fail(ErrorCode::kIo,
+                fmt::format("the communicator's status has an odd list of swaps: {}", error.what()));
   }
   return swaps;
 }
 
-std::string quoteJson(const std::string& text) { return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string quoteJson(const std::string& text) {
+  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
 
 }  // namespace theseus::demo

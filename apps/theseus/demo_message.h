@@ -1,4 +1,5 @@
-// Reads the workers' JSON lines. Pure functions on text; the only place of the demonstration that parses JSON.
+// Reads the workers' JSON lines. Pure functions on text; the only place of the demonstration that parses
+// JSON.
 #pragma once
 
 #include <cstdint>
@@ -34,8 +35,8 @@ struct RuntimeSwap {
   std::string reason;
 };
 
-/// The array "swaps" of Communicator::statusJson(), those of allReduce.
-Result<std::vector<RuntimeSwap>> parseSwaps(const std::string& statusJson);
+/// The array "swaps" of Communicator::statusJson(), those of allReduce that concern messages of `bytes`.
+Result<std::vector<RuntimeSwap>> parseSwaps(const std::string& statusJson, std::uint64_t bytes);
 
 /// `text` as a JSON string with its quotes.
 std::string quoteJson(const std::string& text);

@@ -21,7 +21,8 @@ std::string systemError() { return std::strerror(errno); }
 Result<Descriptor> openOwnNamespace() {
   Descriptor descriptor(::open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC));
   if (descriptor.value() < 0) {
-    return fail(ErrorCode::kIo, fmt::format("cannot open /proc/thread-self/ns/net: {}; is /proc mounted?", systemError()));
+    return fail(ErrorCode::kIo,
+                fmt::format("cannot open /proc/thread-self/ns/net: {}; is /proc mounted?", systemError()));
   }
   return descriptor;
 }
@@ -31,11 +32,13 @@ Result<Descriptor> makeNamespace() {
   auto home = openOwnNamespace();
   if (!home) return home;
   if (::unshare(CLONE_NEWNET) != 0) {
-    return fail(ErrorCode::kUnsupported,
-                fmt::format("cannot make a network namespace: {}; run as root or use --emulate", systemError()));
+    return fail(
+        ErrorCode::kUnsupported,
+        fmt::format("cannot make a network namespace: {}; run as root or use --emulate", systemError()));
   }
   auto made = openOwnNamespace();
-  THESEUS_CHECK(::setns(home->value(), CLONE_NEWNET) == 0, "the way back to the own network namespace is lost");
+  THESEUS_CHECK(::setns(home->value(), CLONE_NEWNET) == 0,
+                "the way back to the own network namespace is lost");
   return made;
 }
 
@@ -46,7 +49,8 @@ struct Pipe {
 
 Result<Pipe> makePipe() {
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return fail(ErrorCode::kIo, fmt::format("cannot make a pipe: {}", systemError()));
+  if (::pipe2(ends, O_CLOEXEC) != 0)
+    return fail(ErrorCode::kIo, fmt::format("cannot make a pipe: {}", systemError()));
   return Pipe{Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
@@ -73,13 +77,15 @@ std::string readAll(int descriptor) {
   }
 }
 
-/// Runs `ip` or `tc` inside a namespace with its commands on standard input (they fit a pipe: a few hundred bytes).
+/// Runs `ip` or `tc` inside a namespace with its commands on standard input (they fit a pipe: a few hundred
+/// bytes).
 Status runTool(int namespaceDescriptor, const char* tool, const std::string& commands) {
   auto input = makePipe();
   if (!input) return fail(input.error());
   auto output = makePipe();
   if (!output) return fail(output.error());
-  if (::write(input->write.value(), commands.data(), commands.size()) != static_cast<ssize_t>(commands.size())) {
+  if (::write(input->write.value(), commands.data(), commands.size()) !=
+      static_cast<ssize_t>(commands.size())) {
     return fail(ErrorCode::kIo, fmt::format("cannot hand its commands to {}: {}", tool, systemError()));
   }
   const pid_t child = ::fork();
@@ -92,11 +98,13 @@ Status runTool(int namespaceDescriptor, const char* tool, const std::string& com
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   if (status == 0) return {};
-  return fail(ErrorCode::kIo, fmt::format("{} failed in the demonstration's namespace: {} (commands: {})", tool, printed, commands));
+  return fail(ErrorCode::kIo, fmt::format("{} failed in the demonstration's namespace: {} (commands: {})",
+                                          tool, printed, commands));
 }
 
 std::string shape(const std::string& device, double megabitsPerSecond) {
-  // burst: 0.65 ms at 1 Gbit/s, two timer ticks of a 4 ms tick are bridged by the limit; goodput of TCP is then 95.6 % of the rate.
+  // burst: 0.65 ms at 1 Gbit/s, two timer ticks of a 4 ms tick are bridged by the limit; goodput of TCP is
+  // then 95.6 % of the rate.
   return fmt::format("qdisc replace dev {} root tbf rate {}kbit burst 80kb limit 512kb\n", device,
                      static_cast<long>(megabitsPerSecond * 1000));
 }
@@ -122,7 +130,8 @@ void Descriptor::reset() {
 
 Result<std::unique_ptr<DemoNetwork>> DemoNetwork::create(int ranks, double megabitsPerSecond) {
   if (ranks < 1 || ranks > kMaxRanks) {
-    return fail(ErrorCode::kInvalidArgument, fmt::format("{} ranks: the demonstration's network takes 1 to {}", ranks, kMaxRanks));
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} ranks: the demonstration's network takes 1 to {}", ranks, kMaxRanks));
   }
   std::unique_ptr<DemoNetwork> network(new DemoNetwork());
   auto hub = makeNamespace();
@@ -139,20 +148,23 @@ Result<std::unique_ptr<DemoNetwork>> DemoNetwork::create(int ranks, double megab
 Status DemoNetwork::joinRank(int rank) {
   auto made = makeNamespace();
   if (!made) return fail(made.error());
-  // `ip` takes a path wherever it takes the name of a namespace; the pair is born with its far end already inside.
+  // `ip` takes a path wherever it takes the name of a namespace; the pair is born with its far end already
+  // inside.
   THESEUS_TRY(runTool(hub_.value(), "ip",
                       fmt::format("link add port{0} type veth peer name eth0 netns /proc/{1}/fd/{2}\n"
                                   "link set port{0} master bridge0 up\n",
                                   rank, ::getpid(), made->value())));
-  THESEUS_TRY(runTool(made->value(), "ip",
-                      fmt::format("link set lo up\naddress add {}/24 dev eth0\nlink set eth0 up\n", address(rank))));
+  THESEUS_TRY(
+      runTool(made->value(), "ip",
+              fmt::format("link set lo up\naddress add {}/24 dev eth0\nlink set eth0 up\n", address(rank))));
   ranks_.push_back(std::move(*made));
   return {};
 }
 
 Status DemoNetwork::setRate(int rank, double megabitsPerSecond) {
   if (rank < 0 || static_cast<std::size_t>(rank) >= ranks_.size() || megabitsPerSecond < 0.01) {
-    return fail(ErrorCode::kInvalidArgument, fmt::format("no link of rank {} with {} Mbit/s", rank, megabitsPerSecond));
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("no link of rank {} with {} Mbit/s", rank, megabitsPerSecond));
   }
   THESEUS_TRY(runTool(hub_.value(), "tc", shape(fmt::format("port{}", rank), megabitsPerSecond)));
   return runTool(namespaceDescriptor(rank), "tc", shape("eth0", megabitsPerSecond));

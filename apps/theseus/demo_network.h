@@ -1,7 +1,8 @@
-// A small shaped network on one machine: one network namespace for each rank, joined by veth pairs and a bridge in one more namespace,
-// with a token bucket on both ends of each link. The namespaces have no names: they live as long as this object's descriptors (and the
-// processes inside), so nothing is left behind however the program ends, and the machine's own network is never touched.
-// Owned by the demonstration's parent process; one thread.
+// A small shaped network on one machine: one network namespace for each rank, joined by veth pairs and a
+// bridge in one more namespace, with a token bucket on both ends of each link. The namespaces have no names:
+// they live as long as this object's descriptors (and the processes inside), so nothing is left behind
+// however the program ends, and the machine's own network is never touched. Owned by the demonstration's
+// parent process; one thread.
 #pragma once
 
 #include <memory>

@@ -89,7 +89,8 @@ TEST(DemoProcess, DiesWithItsParentHoweverThatEnds) {
   ASSERT_EQ(::waitpid(parent, nullptr, 0), parent);
   ::close(report[0]);
   ::close(report[1]);
-  // It is nobody's child of ours: watch it end. A dead one that its new parent has not reaped yet counts as dead.
+  // It is nobody's child of ours: watch it end. A dead one that its new parent has not reaped yet counts as
+  // dead.
   const auto running = [&] {
     std::ifstream file("/proc/" + std::to_string(sleeper) + "/stat");
     std::string text;

@@ -1,5 +1,6 @@
-// Inputs of the demonstration's allReduce stream: they vary with rank, collective and position, and every sum of them is an integer
-// that float32 holds exactly, so that any schedule, in any order of summation, must give the same bits. Pure functions, any thread.
+// Inputs of the demonstration's allReduce stream: they vary with rank, collective and position, and every sum
+// of them is an integer that float32 holds exactly, so that any schedule, in any order of summation, must
+// give the same bits. Pure functions, any thread.
 #pragma once
 
 #include <cstddef>

@@ -20,7 +20,8 @@ std::vector<float> exactSum(std::size_t count, int ranks, std::uint64_t collecti
 TEST(DemoPattern, TheSumOverAllRanksIsRight) {
   for (const int ranks : {1, 2, 3, 8, 64, kMaxPatternRanks}) {
     for (const std::size_t count : {std::size_t{1}, std::size_t{63}, std::size_t{64}, std::size_t{1000}}) {
-      EXPECT_EQ(countWrong(exactSum(count, ranks, 7).data(), count, ranks, 7), 0u) << ranks << " ranks, " << count;
+      EXPECT_EQ(countWrong(exactSum(count, ranks, 7).data(), count, ranks, 7), 0u)
+          << ranks << " ranks, " << count;
     }
   }
 }

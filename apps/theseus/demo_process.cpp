@@ -39,16 +39,19 @@ constexpr std::size_t kMaxLineBytes = 16 << 20;
 Result<DemoProcess> DemoProcess::start(const ProcessRequest& request) {
   int down[2];
   int up[2];
-  if (::pipe2(down, O_CLOEXEC) != 0) return fail(ErrorCode::kIo, fmt::format("cannot make a pipe: {}", std::strerror(errno)));
+  if (::pipe2(down, O_CLOEXEC) != 0)
+    return fail(ErrorCode::kIo, fmt::format("cannot make a pipe: {}", std::strerror(errno)));
   Descriptor childInput(down[0]);
   Descriptor commands(down[1]);
-  if (::pipe2(up, O_CLOEXEC) != 0) return fail(ErrorCode::kIo, fmt::format("cannot make a pipe: {}", std::strerror(errno)));
+  if (::pipe2(up, O_CLOEXEC) != 0)
+    return fail(ErrorCode::kIo, fmt::format("cannot make a pipe: {}", std::strerror(errno)));
   Descriptor reports(up[0]);
   Descriptor childOutput(up[1]);
   const pid_t parent = ::getpid();
   const pid_t child = ::fork();
   if (child < 0) {
-    return fail(ErrorCode::kIo, fmt::format("cannot start {}: fork: {}", request.title, std::strerror(errno)));
+    return fail(ErrorCode::kIo,
+                fmt::format("cannot start {}: fork: {}", request.title, std::strerror(errno)));
   }
   if (child == 0) becomeProgram(request, parent, childInput.value(), childOutput.value());
   return DemoProcess(request.title, child, std::move(commands), std::move(reports));
@@ -82,7 +85,8 @@ Status DemoProcess::readSome() {
   char piece[65536];
   const ssize_t got = ::read(reports_.value(), piece, sizeof piece);
   if (got < 0 && errno == EINTR) return {};
-  if (got <= 0) return fail(ErrorCode::kAborted, fmt::format("{} stopped reporting: {}", title_, howItEnded()));
+  if (got <= 0)
+    return fail(ErrorCode::kAborted, fmt::format("{} stopped reporting: {}", title_, howItEnded()));
   unread_.append(piece, static_cast<std::size_t>(got));
   if (unread_.size() <= kMaxLineBytes) return {};
   return fail(ErrorCode::kIo, fmt::format("{} wrote a line of more than {} bytes", title_, kMaxLineBytes));
@@ -103,7 +107,8 @@ std::string DemoProcess::howItEnded() {
     const pid_t ended = ::waitpid(id_, &status, WNOHANG);
     if (ended == id_) {
       id_ = -1;
-      if (WIFSIGNALED(status)) return fmt::format("killed by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
+      if (WIFSIGNALED(status))
+        return fmt::format("killed by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
       return fmt::format("it ended with exit code {}", WEXITSTATUS(status));
     }
     ::usleep(5000);

@@ -1,5 +1,6 @@
-// A child process that is spoken to in lines: commands on its standard input, reports from its standard output. It dies with its parent
-// (PR_SET_PDEATHSIG), whatever ends the parent. Owned by the demonstration's parent; one thread.
+// A child process that is spoken to in lines: commands on its standard input, reports from its standard
+// output. It dies with its parent (PR_SET_PDEATHSIG), whatever ends the parent. Owned by the demonstration's
+// parent; one thread.
 #pragma once
 
 #include <sys/types.h>
@@ -15,10 +16,10 @@
 namespace theseus::demo {
 
 struct ProcessRequest {
-  std::string title;                   // for errors: "rank 3"
-  std::vector<std::string> arguments;  // [0] is the program's path
+  std::string title;                                             // for errors: "rank 3"
+  std::vector<std::string> arguments;                            // [0] is the program's path
   std::vector<std::pair<std::string, std::string>> environment;  // added to the parent's
-  int namespaceDescriptor = -1;        // network namespace to run in; -1 = the parent's
+  int namespaceDescriptor = -1;  // network namespace to run in; -1 = the parent's
 };
 
 class DemoProcess {
@@ -31,7 +32,8 @@ class DemoProcess {
 
   Status send(const std::string& line);
   int reportDescriptor() const { return reports_.value(); }
-  /// Reads what is there (the descriptor must be readable). An error when the child has closed its output: says how it ended.
+  /// Reads what is there (the descriptor must be readable). An error when the child has closed its output:
+  /// says how it ended.
   Status readSome();
   /// The next complete line, if one has been read.
   std::optional<std::string> nextLine();

@@ -10,7 +10,8 @@
 namespace theseus::demo {
 namespace {
 
-/// How many collectives before the first one under a new schedule a limit can have held somebody up for its sake.
+/// How many collectives before the first one under a new schedule a limit can have held somebody up for its
+/// sake.
 constexpr std::size_t kStallWindow = 4;
 
 double median(std::vector<double> values) {
@@ -30,7 +31,8 @@ class FailSlow {
     if (result_.shortfall.empty()) THESEUS_TRY(recovery());
     THESEUS_TRY(explainSwaps());
     if (result_.wrong != 0) result_.shortfall = fmt::format("{} elements were wrong", result_.wrong);
-    if (result_.rivalWrong != 0) result_.shortfall = fmt::format("the rival had {} wrong elements", result_.rivalWrong);
+    if (result_.rivalWrong != 0)
+      result_.shortfall = fmt::format("the rival had {} wrong elements", result_.rivalWrong);
     return std::move(result_);
   }
 
@@ -51,12 +53,14 @@ class FailSlow {
     Phase before{"degraded-before", {}};
     Phase after{"degraded-after", {}};
     THESEUS_TRY(changeLink(before, options_.slowMegabitsPerSecond));
-    THESEUS_TRY(untilSwap(before, after, [this](const std::string& schedule) { return schedule != healthySchedule_; }));
+    THESEUS_TRY(untilSwap(before, after,
+                          [this](const std::string& schedule) { return schedule != healthySchedule_; }));
     result_.swappedAway = !after.outcomes.empty();
     if (result_.swappedAway) {
       THESEUS_TRY(repeat(after, options_.degradedCollectives - 1));
     } else {
-      result_.shortfall = fmt::format("no swap in {} collectives after the drop", options_.patienceCollectives);
+      result_.shortfall =
+          fmt::format("no swap in {} collectives after the drop", options_.patienceCollectives);
     }
     result_.phases.push_back(std::move(before));
     result_.phases.push_back(std::move(after));
@@ -67,13 +71,14 @@ class FailSlow {
     Phase recovering{"recovering", {}};
     Phase recovered{"recovered", {}};
     THESEUS_TRY(changeLink(recovering, options_.megabitsPerSecond));
-    THESEUS_TRY(untilSwap(recovering, recovered, [this](const std::string& schedule) { return schedule == healthySchedule_; }));
+    THESEUS_TRY(untilSwap(recovering, recovered,
+                          [this](const std::string& schedule) { return schedule == healthySchedule_; }));
     result_.swappedBack = !recovered.outcomes.empty();
     if (result_.swappedBack) {
       THESEUS_TRY(repeat(recovered, options_.recoveredCollectives - 1));
     } else {
-      result_.shortfall = fmt::format("no swap back to {} in {} collectives after the recovery", healthySchedule_,
-                                      options_.patienceCollectives);
+      result_.shortfall = fmt::format("no swap back to {} in {} collectives after the recovery",
+                                      healthySchedule_, options_.patienceCollectives);
     }
     result_.phases.push_back(std::move(recovering));
     result_.phases.push_back(std::move(recovered));
@@ -87,7 +92,8 @@ class FailSlow {
     midway.action = [&]() -> Status {
       THESEUS_TRY(stage_.setRate(options_.slowRank, megabitsPerSecond));
       stage_.view->linkRate(options_.slowRank, megabitsPerSecond);
-      stage_.view->event(fmt::format("the link of rank {} now carries {} Mbit/s", options_.slowRank, megabitsPerSecond));
+      stage_.view->event(
+          fmt::format("the link of rank {} now carries {} Mbit/s", options_.slowRank, megabitsPerSecond));
       return {};
     };
     if (!stage_.whileRunning) THESEUS_TRY(midway.action());
@@ -133,8 +139,10 @@ class FailSlow {
       swap.to = outcome.schedule;
       swap.detectCollectives = sinceChange_;
       const std::size_t window = std::min(recentWaits_.size(), kStallWindow);
-      swap.stallSeconds = *std::max_element(recentWaits_.end() - static_cast<std::ptrdiff_t>(window), recentWaits_.end());
-      stage_.view->event(fmt::format("swap: {} -> {} from collective {} on", swap.from, swap.to, swap.sequence));
+      swap.stallSeconds =
+          *std::max_element(recentWaits_.end() - static_cast<std::ptrdiff_t>(window), recentWaits_.end());
+      stage_.view->event(
+          fmt::format("swap: {} -> {} from collective {} on", swap.from, swap.to, swap.sequence));
       result_.swaps.push_back(std::move(swap));
       sinceChange_ = -1;
     }
@@ -145,7 +153,7 @@ class FailSlow {
   Status explainSwaps() {
     auto status = stage_.team->statusJson();
     if (!status) return fail(status.error());
-    auto known = parseSwaps(*status);
+    auto known = parseSwaps(*status, options_.bytes);
     if (!known) return fail(known.error());
     for (ObservedSwap& swap : result_.swaps) {
       for (const RuntimeSwap& candidate : *known) {
@@ -194,9 +202,10 @@ class FailSlow {
 
 Result<ScenarioResult> runFailSlow(const ScenarioOptions& options, const ScenarioStage& stage) {
   if (options.slowRank < 0 || options.slowRank >= options.ranks || options.ranks < 3) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("rank {} of {} cannot be the slow one; give at least 3 ranks and a slow rank among them",
-                            options.slowRank, options.ranks));
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("rank {} of {} cannot be the slow one; give at least 3 ranks and a slow rank among them",
+                    options.slowRank, options.ranks));
   }
   if (options.healthyCollectives < 1 || options.degradedCollectives < 1 || options.recoveredCollectives < 1) {
     return fail(ErrorCode::kInvalidArgument, "each phase needs at least one collective");

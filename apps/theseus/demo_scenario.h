@@ -1,5 +1,6 @@
-// The fail-slow scenario: healthy, one rank's link drops, the runtime swaps by itself, the link recovers, the runtime swaps back. Drives
-// a team (and a rival's) through it and keeps every collective's outcome. One thread.
+// The fail-slow scenario: healthy, one rank's link drops, the runtime swaps by itself, the link recovers, the
+// runtime swaps back. Drives a team (and a rival's) through it and keeps every collective's outcome. One
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,8 @@ struct ScenarioOptions {
 };
 
 struct Phase {
-  std::string name;  // healthy, degraded-before, degraded-after, recovering, recovered; a rival has: healthy, degraded, recovered
+  std::string name;  // healthy, degraded-before, degraded-after, recovering, recovered; a rival has: healthy,
+                     // degraded, recovered
   std::vector<CollectiveOutcome> outcomes;
 };
 
@@ -38,7 +40,8 @@ struct ObservedSwap {
   std::string from;
   std::string to;
   std::string reason;          // the runtime's
-  int detectCollectives = -1;  // calls that ran under `from` since the link changed, the one it changed in included; -1: no link had changed
+  int detectCollectives = -1;  // calls that ran under `from` since the link changed, the one it changed in
+                               // included; -1: no link had changed
   double stallSeconds = 0;     // longest wait at a limit of any rank around this swap
 };
 
@@ -55,8 +58,8 @@ struct ScenarioResult {
   bool success() const { return wrong == 0 && rivalWrong == 0 && swappedAway && swappedBack; }
 };
 
-/// What the scenario acts on. `rival` may be null. `setRate` changes a rank's link both ways; `whileRunning`: it can do so in the middle
-/// of a collective.
+/// What the scenario acts on. `rival` may be null. `setRate` changes a rank's link both ways; `whileRunning`:
+/// it can do so in the middle of a collective.
 struct ScenarioStage {
   DemoTeam* team = nullptr;
   DemoTeam* rival = nullptr;

@@ -1,4 +1,5 @@
-// The scenario against workers that move no data (tests/flow/fake_worker.py): what the parent makes of what it is told.
+// The scenario against workers that move no data (tests/flow/fake_worker.py): what the parent makes of what
+// it is told.
 #include "demo_scenario.h"
 
 #include <gmock/gmock.h>
@@ -43,8 +44,13 @@ class DemoScenario : public ::testing::Test {
     for (int rank = 0; rank < options_.ranks; ++rank) {
       ProcessRequest request;
       request.title = "rank " + std::to_string(rank);
-      request.arguments = {THESEUS_SOURCE_DIR "/tests/flow/fake_worker.py", "demo", "worker", "--rank", std::to_string(rank),
-                           "--emulate-rate", "125000000"};
+      request.arguments = {THESEUS_SOURCE_DIR "/tests/flow/fake_worker.py",
+                           "demo",
+                           "worker",
+                           "--rank",
+                           std::to_string(rank),
+                           "--emulate-rate",
+                           "125000000"};
       request.environment = {{"FAKE_WORKER", wishes}, {"FAKE_WORKER_BOARD", board_.string()}};
       requests.push_back(std::move(request));
     }
@@ -58,7 +64,9 @@ class DemoScenario : public ::testing::Test {
     stage.team = &*team;
     stage.view = &view_;
     stage.whileRunning = false;
-    stage.setRate = [&](int rank, double megabits) { return team->tell(rank, "rate " + std::to_string(megabits * 1e6 / 8)); };
+    stage.setRate = [&](int rank, double megabits) {
+      return team->tell(rank, "rate " + std::to_string(megabits * 1e6 / 8));
+    };
     return runFailSlow(options_, stage);
   }
 
@@ -75,7 +83,8 @@ TEST_F(DemoScenario, FollowsBothSwaps) {
   EXPECT_EQ(result->swaps[0].from, "ring");
   EXPECT_EQ(result->swaps[0].to, "star");
   EXPECT_EQ(result->swaps[0].reason, "rank 3 slower");
-  // The fake's rule: two calls after the change still run by the old schedule (it counts from the last call it knew).
+  // The fake's rule: two calls after the change still run by the old schedule (it counts from the last call
+  // it knew).
   EXPECT_EQ(result->swaps[0].detectCollectives, 2);
   EXPECT_NEAR(result->swaps[0].stallSeconds, 0.00003, 1e-9);
   EXPECT_EQ(result->swaps[1].to, "ring");
@@ -147,8 +156,14 @@ TEST_F(DemoScenario, ReportsWhatHappened) {
   context.bytesPerSecondHow = "given";
   const std::string json = jsonText(context, *result);
   EXPECT_EQ(json.find(R"({"scenario":"failslow","ranks":4,"bytes":4096,"collectives":)"), 0u) << json;
-  EXPECT_THAT(json, HasSubstr(R"("wrong":0,"phases":[{"name":"healthy","schedule":"ring","p50_ms":4.000,"busbw_gbps":0.0015)"));
-  EXPECT_THAT(json, HasSubstr(R"("swaps":[{"from":"ring","to":"star","reason":"rank 3 slower","detect_collectives":2,"stall_us":30.0)"));
+  EXPECT_THAT(
+      json,
+      HasSubstr(
+          R"("wrong":0,"phases":[{"name":"healthy","schedule":"ring","p50_ms":4.000,"busbw_gbps":0.0015)"));
+  EXPECT_THAT(
+      json,
+      HasSubstr(R"("swaps":[{"from":"ring","to":"star","reason":"rank 3 slower","detect_collectives":2,)"
+                R"("stall_us":30.0)"));
   EXPECT_THAT(json, HasSubstr(R"("success":true)"));
   EXPECT_THAT(tableText(context, *result), HasSubstr("degraded-after"));
 }

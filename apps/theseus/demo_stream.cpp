@@ -8,6 +8,7 @@
 #include <iostream>
 #include <memory>
 
+#include "demo_message.h"
 #include "demo_pattern.h"
 
 namespace theseus::demo {
@@ -31,7 +32,10 @@ Values allocate(std::size_t bytes) {
 class Stream {
  public:
   Stream(StreamLibrary& library, const StreamOptions& options)
-      : library_(library), options_(options), count_(options.bytes / sizeof(float)), values_(allocate(options.bytes)) {}
+      : library_(library),
+        options_(options),
+        count_(options.bytes / sizeof(float)),
+        values_(allocate(options.bytes)) {}
 
   bool hasMemory() const { return values_ != nullptr; }
 
@@ -44,7 +48,8 @@ class Stream {
     if (verb == "run") return run(std::strtoull(operand.c_str(), nullptr, 10));
     if (verb == "rate") return library_.emulateLinkRate(std::strtod(operand.c_str(), nullptr));
     if (verb == "status") {
-      write(fmt::format(R"({{"event":"status","rank":{},"status":{}}})", options_.rank, library_.statusJson()));
+      write(
+          fmt::format(R"({{"event":"status","rank":{},"status":{}}})", options_.rank, library_.statusJson()));
       return {};
     }
     return fail(ErrorCode::kInvalidArgument, fmt::format("unknown command '{}'", line));
@@ -67,10 +72,10 @@ class Stream {
     auto report = library_.allReduce(values_.get(), count_);
     if (!report) return fail(report.error());
     const std::uint64_t wrong = countWrong(values_.get(), count_, options_.size, collective_);
-    write(fmt::format(R"({{"event":"done","rank":{},"collective":{},"seconds":{:.9f},"schedule":"{}","sequence":{},"round":{},)"
-                      R"("limit_wait":{:.9f},"wrong":{}}})",
-                      options_.rank, collective_, report->seconds, report->schedule, report->sequence, report->round,
-                      report->limitWaitSeconds, wrong));
+    write(fmt::format(R"({{"event":"done","rank":{},"collective":{},"seconds":{:.9f},"schedule":{},)"
+                      R"("sequence":{},"round":{},"limit_wait":{:.9f},"wrong":{}}})",
+                      options_.rank, collective_, report->seconds, quoteJson(report->schedule),
+                      report->sequence, report->round, report->limitWaitSeconds, wrong));
     return {};
   }
 

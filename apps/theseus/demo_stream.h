@@ -1,6 +1,7 @@
-// The worker's side of the demonstration: a stream of float32 allReduce calls, commanded in lines, each result checked in every element.
-// Commands: "prepare N" (make the input of collective N) · "go" (run it now) · "run N" (N collectives by itself) · "rate X" (emulated
-// link, bytes/s) · "status" · end of input. Replies are JSON lines. The same loop serves Theseus and its rivals. One thread.
+// The worker's side of the demonstration: a stream of float32 allReduce calls, commanded in lines, each
+// result checked in every element. Commands: "prepare N" (make the input of collective N) · "go" (run it now)
+// · "run N" (N collectives by itself) · "rate X" (emulated link, bytes/s) · "status" · end of input. Replies
+// are JSON lines. The same loop serves Theseus and its rivals. One thread.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +38,8 @@ struct StreamOptions {
   std::size_t bytes = 0;
 };
 
-/// Serves commands from standard input until it ends. Exit code of the process: 0, or 1 after an error (written to standard error).
+/// Serves commands from standard input until it ends. Exit code of the process: 0, or 1 after an error
+/// (written to standard error).
 int serveStream(StreamLibrary& library, const StreamOptions& options);
 
 }  // namespace theseus::demo

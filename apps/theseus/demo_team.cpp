@@ -30,11 +30,13 @@ Result<CollectiveOutcome> combine(const std::vector<WorkerMessage>& messages) {
   outcome.schedule = first.schedule;
   outcome.round = first.round;
   for (const WorkerMessage& message : messages) {
-    if (message.schedule != first.schedule || message.sequence != first.sequence || message.round != first.round) {
+    if (message.schedule != first.schedule || message.sequence != first.sequence ||
+        message.round != first.round) {
       return fail(ErrorCode::kMismatch,
-                  fmt::format("collective {}: rank 0 ran '{}' (sequence {}, epoch {}) but rank {} ran '{}' (sequence {}, epoch {})",
-                              first.collective, first.schedule, first.sequence, first.round, message.rank, message.schedule,
-                              message.sequence, message.round));
+                  fmt::format("collective {}: rank 0 ran '{}' (sequence {}, epoch {}) but rank {} ran '{}' "
+                              "(sequence {}, epoch {})",
+                              first.collective, first.schedule, first.sequence, first.round, message.rank,
+                              message.schedule, message.sequence, message.round));
     }
     outcome.seconds = std::max(outcome.seconds, message.seconds);
     outcome.limitWaitSeconds = std::max(outcome.limitWaitSeconds, message.limitWaitSeconds);
@@ -76,7 +78,9 @@ Result<CollectiveOutcome> DemoTeam::run(std::uint64_t number, const Midway* midw
   return outcome;
 }
 
-Status DemoTeam::tell(int rank, const std::string& line) { return workers_[static_cast<std::size_t>(rank)].send(line); }
+Status DemoTeam::tell(int rank, const std::string& line) {
+  return workers_[static_cast<std::size_t>(rank)].send(line);
+}
 
 Status DemoTeam::tellAll(const std::string& line) {
   for (DemoProcess& worker : workers_) THESEUS_TRY(worker.send(line));
@@ -104,7 +108,8 @@ Result<std::vector<WorkerMessage>> DemoTeam::gather(const std::string& event, co
       auto message = parseWorkerMessage(*line);
       if (!message) return fail(message.error());
       if (message->event != event) {
-        return fail(ErrorCode::kIo, fmt::format("rank {}: '{}' where '{}' was due", rank, message->event, event));
+        return fail(ErrorCode::kIo,
+                    fmt::format("rank {}: '{}' where '{}' was due", rank, message->event, event));
       }
       messages[rank] = std::move(*message);
       have[rank] = true;
@@ -119,7 +124,8 @@ Result<std::vector<WorkerMessage>> DemoTeam::gather(const std::string& event, co
     if (complete) return messages;
     if (elapsed > kPatience) {
       const auto silent = std::find(have.begin(), have.end(), false) - have.begin();
-      return fail(ErrorCode::kTimeout, fmt::format("rank {} has not said '{}' for {} s", silent, event, kPatience.count()));
+      return fail(ErrorCode::kTimeout,
+                  fmt::format("rank {} has not said '{}' for {} s", silent, event, kPatience.count()));
     }
     THESEUS_TRY(poll(acted ? std::chrono::duration<double>(1.0) : midway->after - elapsed));
   }

@@ -1,5 +1,6 @@
-// The ranks of one library as the parent sees them: N worker processes that run each collective together on the parent's word. The word
-// comes when all have their input ready, so a collective's time is the slowest rank's own measurement. One thread.
+// The ranks of one library as the parent sees them: N worker processes that run each collective together on
+// the parent's word. The word comes when all have their input ready, so a collective's time is the slowest
+// rank's own measurement. One thread.
 #pragma once
 
 #include <chrono>
@@ -18,8 +19,8 @@ namespace theseus::demo {
 struct CollectiveOutcome {
   std::uint64_t number = 0;
   std::uint64_t sequence = 0;
-  double seconds = 0;           // the slowest rank
-  std::string schedule;         // equal on all ranks (checked)
+  double seconds = 0;    // the slowest rank
+  std::string schedule;  // equal on all ranks (checked)
   std::uint64_t round = 0;
   double limitWaitSeconds = 0;  // the longest of any rank
   std::uint64_t wrong = 0;      // elements, over all ranks

@@ -15,10 +15,12 @@ class PlainView final : public DemoView {
  public:
   explicit PlainView(const ViewOptions& options) : options_(options) {}
 
-  void collective(const std::string& library, const std::string& phase, const CollectiveOutcome& outcome) override {
-    print(fmt::format("{:<8} {:<16} {:>5}  {:>8.1f} ms  {:>6.3f} GB/s  epoch {:<3} {}{}", library, phase, outcome.number,
-                      outcome.seconds * 1e3, busBandwidth(options_.bytes, options_.ranks, outcome.seconds), outcome.round,
-                      outcome.schedule, outcome.wrong == 0 ? "" : fmt::format("  WRONG: {} elements", outcome.wrong)));
+  void collective(const std::string& library, const std::string& phase,
+                  const CollectiveOutcome& outcome) override {
+    print(fmt::format(
+        "{:<8} {:<16} {:>5}  {:>8.1f} ms  {:>6.3f} GB/s  epoch {:<3} {}{}", library, phase, outcome.number,
+        outcome.seconds * 1e3, busBandwidth(options_.bytes, options_.ranks, outcome.seconds), outcome.round,
+        outcome.schedule, outcome.wrong == 0 ? "" : fmt::format("  WRONG: {} elements", outcome.wrong)));
   }
 
   void event(const std::string& text) override { print("         ** " + text); }
@@ -33,13 +35,15 @@ class PlainView final : public DemoView {
   ViewOptions options_;
 };
 
-/// A few lines, redrawn in place. No alternate screen and no hidden cursor: an abrupt end leaves the terminal as it is.
+/// A few lines, redrawn in place. No alternate screen and no hidden cursor: an abrupt end leaves the terminal
+/// as it is.
 class LiveView final : public DemoView {
  public:
   explicit LiveView(const ViewOptions& options)
       : options_(options), rates_(static_cast<std::size_t>(options.ranks), options.megabitsPerSecond) {}
 
-  void collective(const std::string& library, const std::string& phase, const CollectiveOutcome& outcome) override {
+  void collective(const std::string& library, const std::string& phase,
+                  const CollectiveOutcome& outcome) override {
     library_ = library;
     phase_ = phase;
     wrong_ += outcome.wrong;
@@ -56,7 +60,9 @@ class LiveView final : public DemoView {
     draw();
   }
 
-  void linkRate(int rank, double megabitsPerSecond) override { rates_[static_cast<std::size_t>(rank)] = megabitsPerSecond; }
+  void linkRate(int rank, double megabitsPerSecond) override {
+    rates_[static_cast<std::size_t>(rank)] = megabitsPerSecond;
+  }
 
  private:
   static constexpr std::size_t kHistory = 64;
@@ -75,17 +81,20 @@ class LiveView final : public DemoView {
 
   std::vector<std::string> lines() const {
     std::vector<std::string> lines;
-    lines.push_back(fmt::format("\x1b[1mallReduce of {:.1f} MiB over {} ranks{}\x1b[0m   phase \x1b[1m{}\x1b[0m ({})",
-                                static_cast<double>(options_.bytes) / (1 << 20), options_.ranks,
-                                options_.emulated ? ", links emulated" : "", phase_, library_));
+    lines.push_back(
+        fmt::format("\x1b[1mallReduce of {:.1f} MiB over {} ranks{}\x1b[0m   phase \x1b[1m{}\x1b[0m ({})",
+                    static_cast<double>(options_.bytes) / (1 << 20), options_.ranks,
+                    options_.emulated ? ", links emulated" : "", phase_, library_));
     lines.push_back(fmt::format("schedule  \x1b[1;36m{}\x1b[0m   epoch {}", last_.schedule, last_.round));
-    lines.push_back(fmt::format("collective {}   {:.1f} ms   {:.3f} GB/s bus   wrong elements {}", collectives_,
-                                last_.seconds * 1e3, busBandwidth(options_.bytes, options_.ranks, last_.seconds), wrong_));
+    lines.push_back(fmt::format("collective {}   {:.1f} ms   {:.3f} GB/s bus   wrong elements {}",
+                                collectives_, last_.seconds * 1e3,
+                                busBandwidth(options_.bytes, options_.ranks, last_.seconds), wrong_));
     lines.push_back("times     " + history());
     std::string links = "Mbit/s   ";
     for (std::size_t rank = 0; rank < rates_.size(); ++rank) {
       const bool slow = rates_[rank] < options_.megabitsPerSecond;
-      links += fmt::format(" {}r{}:{:.0f}{}", slow ? "\x1b[1;31m" : "", rank, rates_[rank], slow ? "\x1b[0m" : "");
+      links +=
+          fmt::format(" {}r{}:{:.0f}{}", slow ? "\x1b[1;31m" : "", rank, rates_[rank], slow ? "\x1b[0m" : "");
     }
     lines.push_back(links);
     for (const std::string& event : events_) lines.push_back("  " + event);
@@ -119,8 +128,12 @@ class LiveView final : public DemoView {
 
 }  // namespace
 
-std::unique_ptr<DemoView> makePlainView(const ViewOptions& options) { return std::make_unique<PlainView>(options); }
-std::unique_ptr<DemoView> makeLiveView(const ViewOptions& options) { return std::make_unique<LiveView>(options); }
+std::unique_ptr<DemoView> makePlainView(const ViewOptions& options) {
+  return std::make_unique<PlainView>(options);
+}
+std::unique_ptr<DemoView> makeLiveView(const ViewOptions& options) {
+  return std::make_unique<LiveView>(options);
+}
 
 std::unique_ptr<DemoView> makeView(const ViewOptions& options) {
   return ::isatty(STDOUT_FILENO) == 1 ? makeLiveView(options) : makePlainView(options);

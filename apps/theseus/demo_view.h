@@ -1,4 +1,5 @@
-// How the demonstration shows itself while it runs: plain lines, or a small picture that is redrawn in place on a terminal. One thread.
+// How the demonstration shows itself while it runs: plain lines, or a small picture that is redrawn in place
+// on a terminal. One thread.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,8 @@ class DemoView {
  public:
   virtual ~DemoView() = default;
   /// `library` is "theseus" or the rival's name.
-  virtual void collective(const std::string& library, const std::string& phase, const CollectiveOutcome& outcome) = 0;
+  virtual void collective(const std::string& library, const std::string& phase,
+                          const CollectiveOutcome& outcome) = 0;
   /// Something happened: a link changed, the runtime swapped.
   virtual void event(const std::string& text) = 0;
   virtual void linkRate(int rank, double megabitsPerSecond) = 0;

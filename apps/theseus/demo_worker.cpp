@@ -16,10 +16,12 @@ namespace {
 
 class TheseusLibrary final : public StreamLibrary {
  public:
-  explicit TheseusLibrary(std::unique_ptr<Communicator> communicator) : communicator_(std::move(communicator)) {}
+  explicit TheseusLibrary(std::unique_ptr<Communicator> communicator)
+      : communicator_(std::move(communicator)) {}
 
   Result<StreamReport> allReduce(float* values, std::size_t count) override {
-    // Measured here and not taken from the report, so that both sides of a comparison are timed by the same clock at the same place.
+    // Measured here and not taken from the report, so that both sides of a comparison are timed by the same
+    // clock at the same place.
     const auto start = std::chrono::steady_clock::now();
     auto status = communicator_->allReduce(values, values, count, Reduction{});
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
@@ -28,7 +30,9 @@ class TheseusLibrary final : public StreamLibrary {
     return StreamReport{took.count(), call.schedule, call.sequence, call.round, call.limitWaitSeconds};
   }
 
-  Status emulateLinkRate(double bytesPerSecond) override { return communicator_->emulateLinkRate(bytesPerSecond); }
+  Status emulateLinkRate(double bytesPerSecond) override {
+    return communicator_->emulateLinkRate(bytesPerSecond);
+  }
 
   std::string statusJson() override {
     std::string text = communicator_->statusJson();

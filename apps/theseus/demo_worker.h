@@ -1,4 +1,5 @@
-// One rank of the demonstration: a process of its own that runs the stream through theseus::Communicator. Started by the parent.
+// One rank of the demonstration: a process of its own that runs the stream through theseus::Communicator.
+// Started by the parent.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +18,8 @@ struct WorkerOptions {
   std::string schedule;  // fixed schedule instead of the policy's; empty = policy
 };
 
-/// The job's secret reaches the worker through this variable, not through its arguments, which anybody can read.
+/// The job's secret reaches the worker through this variable, not through its arguments, which anybody can
+/// read.
 inline constexpr const char* kSecretVariable = "THESEUS_DEMO_SECRET";
 
 /// Exit code of the process.

@@ -1,5 +1,6 @@
-// The rival: the demonstration's stream of allReduce calls through Gloo's tcp transport. Speaks the same protocol on its standard input
-// and output as a worker of the demonstration, so both are paced, timed and checked by the same code.
+// The rival: the demonstration's stream of allReduce calls through Gloo's tcp transport. Speaks the same
+// protocol on its standard input and output as a worker of the demonstration, so both are paced, timed and
+// checked by the same code.
 #include <malloc.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -25,15 +26,17 @@
 
 #include "demo_stream.h"
 
-/// Gloo leaves its sockets at the system's congestion control; Theseus sets its own. Both shall run the same: this takes the place of the
-/// C library's socket() for the whole process.
+/// Gloo leaves its sockets at the system's congestion control; Theseus sets its own. Both shall run the same:
+/// this takes the place of the C library's socket() for the whole process.
 static const char* congestionControl = "cubic";
 
 extern "C" int socket(int domain, int type, int protocol) noexcept {
   const int descriptor = static_cast<int>(::syscall(SYS_socket, domain, type, protocol));
-  const bool stream = (type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) == SOCK_STREAM && (domain == AF_INET || domain == AF_INET6);
+  const bool stream =
+      (type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) == SOCK_STREAM && (domain == AF_INET || domain == AF_INET6);
   if (descriptor >= 0 && stream && congestionControl[0] != '\0') {
-    ::setsockopt(descriptor, IPPROTO_TCP, TCP_CONGESTION, congestionControl, static_cast<socklen_t>(std::strlen(congestionControl)));
+    ::setsockopt(descriptor, IPPROTO_TCP, TCP_CONGESTION, congestionControl,
+                 static_cast<socklen_t>(std::strlen(congestionControl)));
   }
   return descriptor;
 }
@@ -67,15 +70,19 @@ class GlooLibrary final : public theseus::demo::StreamLibrary {
     }
   }
 
-  Status emulateLinkRate(double) override { return fail(ErrorCode::kUnsupported, "Gloo's links cannot be emulated"); }
+  Status emulateLinkRate(double) override {
+    return fail(ErrorCode::kUnsupported, "Gloo's links cannot be emulated");
+  }
   std::string statusJson() override { return "{}"; }
 
  private:
   /// The classic algorithms bind their buffer once; the stream always gives the same.
   void prepare(float* values, int count) {
     const std::vector<float*> pointers{values};
-    if (algorithm_ == "ring_chunked") classic_ = std::make_unique<gloo::AllreduceRingChunked<float>>(context_, pointers, count);
-    if (algorithm_ == "ring_classic") classic_ = std::make_unique<gloo::AllreduceRing<float>>(context_, pointers, count);
+    if (algorithm_ == "ring_chunked")
+      classic_ = std::make_unique<gloo::AllreduceRingChunked<float>>(context_, pointers, count);
+    if (algorithm_ == "ring_classic")
+      classic_ = std::make_unique<gloo::AllreduceRing<float>>(context_, pointers, count);
     if (algorithm_ == "halving_doubling") {
       classic_ = std::make_unique<gloo::AllreduceHalvingDoubling<float>>(context_, pointers, count);
     }
@@ -84,7 +91,8 @@ class GlooLibrary final : public theseus::demo::StreamLibrary {
 
   void runNew(float* values, std::size_t count) {
     gloo::AllreduceOptions options(context_);
-    options.setAlgorithm(algorithm_ == "bcube" ? gloo::AllreduceOptions::Algorithm::BCUBE : gloo::AllreduceOptions::Algorithm::RING);
+    options.setAlgorithm(algorithm_ == "bcube" ? gloo::AllreduceOptions::Algorithm::BCUBE
+                                               : gloo::AllreduceOptions::Algorithm::RING);
     options.setOutput(values, count);
     options.setReduceFunction([](void* sum, const void* left, const void* right, std::size_t elements) {
       gloo::sum<float>(sum, left, right, elements);
@@ -99,7 +107,8 @@ class GlooLibrary final : public theseus::demo::StreamLibrary {
   std::uint64_t calls_ = 0;
 };
 
-std::shared_ptr<gloo::Context> connect(int rank, int size, const std::string& address, const std::string& folder) {
+std::shared_ptr<gloo::Context> connect(int rank, int size, const std::string& address,
+                                       const std::string& folder) {
   gloo::transport::tcp::attr attributes(address.c_str());
   auto device = gloo::transport::tcp::CreateDevice(attributes);
   gloo::rendezvous::FileStore store(folder);
