@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,6 +18,8 @@ namespace theseus::policy {
 /// Built-in endo attributes that the runtime declares and feeds (control::AttributeDeclaration).
 /// link_rate[r]: bytes/s that rank r's link was seen to carry while busy, max over observers.
 inline constexpr const char* kLinkRateAttribute = "link_rate";
+/// Exo attribute: bytes/s of a healthy link, instead of LinkModel::bytesPerSecond while nothing has been measured.
+inline constexpr const char* kNominalRateAttribute = "link_nominal_bps";
 
 /// Prior for the cost model, from the transport's Capabilities; must be equal on every rank.
 struct LinkModel {
@@ -78,6 +81,10 @@ class PolicyEngine final : public control::TableFunction {
   const std::vector<Candidate>& candidates() const;
   std::vector<Explanation> explain(Collective collective, std::uint64_t bytes) const;
   const std::vector<SwapRecord>& swaps() const;
+  /// Attributes set from outside (kSetExo), the latest value of each.
+  const std::map<std::string, std::string>& exoAttributes() const;
+  /// What the policy could not act on, with the reason: log entries that were refused, generator calls that failed.
+  const std::vector<std::string>& remarks() const;
 
  private:
   struct State;
