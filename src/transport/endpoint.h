@@ -55,6 +55,7 @@ struct EndpointOptions {
   int size = 1;
   std::string secret;             // shared by the job; a stranger without it is dropped and logged
   std::string job;                // distinguishes jobs on one host
+  base::Nanoseconds connectTimeout = std::chrono::seconds(10);  // from connect() until the peer has let this rank in
 };
 
 class Endpoint {
@@ -68,10 +69,13 @@ class Endpoint {
   /// Addresses of all ranks, by rank. Once, before the first connect().
   virtual Status setPeers(std::vector<std::string> addresses) = 0;
 
-  /// The channel to `peer`; opened on first use (bounded in time), then the same object. Borrowed.
+  /// The channel to `peer`; opened on first use, then the same object. Borrowed. Never blocks: while the connection is being made
+  /// the channel's put() accepts nothing, and progress() makes it or reports, after connectTimeout at the latest, why not.
   virtual Result<Channel*> connect(Rank peer) = 0;
 
-  /// Moves what can be moved without blocking, out and in. True if anything moved. Errors name the peer.
+  /// Moves what can be moved without blocking, out and in. True if anything moved. Errors name the peer. That a peer crashed or
+  /// was cut off is reported once for each of its connections, and every put() to it fails; the others go on. An error of the
+  /// handler, or a stream that breaks the protocol, stops the endpoint: every later progress() reports it again.
   virtual Result<bool> progress(InboundHandler& handler) = 0;
   /// Segments answered with `later` are offered again by the next progress().
   virtual void resume() = 0;

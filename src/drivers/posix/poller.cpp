@@ -50,10 +50,18 @@ Result<Poller> Poller::create() {
 }
 
 Status Poller::watch(const FileDescriptor& descriptor, std::uint64_t key) {
+  return control(EPOLL_CTL_ADD, descriptor, key);
+}
+
+Status Poller::rewatch(const FileDescriptor& descriptor, std::uint64_t key) {
+  return control(EPOLL_CTL_MOD, descriptor, key);
+}
+
+Status Poller::control(int operation, const FileDescriptor& descriptor, std::uint64_t key) {
   epoll_event event{};
   event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
   event.data.u64 = key;
-  if (::epoll_ctl(descriptor_.get(), EPOLL_CTL_ADD, descriptor.get(), &event) != 0)
+  if (::epoll_ctl(descriptor_.get(), operation, descriptor.get(), &event) != 0)
     return failSystem("epoll_ctl", errno);
   return {};
 }

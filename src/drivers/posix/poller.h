@@ -37,10 +37,13 @@ class Poller {
   static Result<Poller> create();
   /// Reports changes (edges) of `descriptor` under `key`; the first poll reports its present state. Ends when it is closed.
   Status watch(const FileDescriptor& descriptor, std::uint64_t key);
+  /// The same for one that is watched already, under another key from now on.
+  Status rewatch(const FileDescriptor& descriptor, std::uint64_t key);
   /// Waits at most `timeout` (0: only looks). Valid until the next call. A signal may end it early with nothing.
   std::span<const PollEvent> poll(base::Nanoseconds timeout);
 
  private:
+  Status control(int operation, const FileDescriptor& descriptor, std::uint64_t key);
   explicit Poller(FileDescriptor descriptor) : descriptor_(std::move(descriptor)) {}
   FileDescriptor descriptor_;
   std::vector<PollEvent> events_;
