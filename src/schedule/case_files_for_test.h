@@ -35,9 +35,9 @@ inline std::string readFile(const std::filesystem::path& path) {
 
 }  // namespace theseus::schedule::testing
 
-#define THESEUS_SKIP_WITHOUT_CASES()                                                                         \
-  if (!std::filesystem::exists(::theseus::schedule::testing::casesFolder())) {                               \
-    GTEST_SKIP() << "SKIPPED, NOT TESTED: no cases at " << ::theseus::schedule::testing::casesFolder()       \
-                 << "; set THESEUS_CASES to the folder with mscclpp/, mscclpp-vectors/ and msccl-xml/";      \
-  }                                                                                                          \
+#define THESEUS_SKIP_WITHOUT_CASES()                                                                    \
+  if (!std::filesystem::exists(::theseus::schedule::testing::casesFolder())) {                          \
+    GTEST_SKIP() << "SKIPPED, NOT TESTED: no cases at " << ::theseus::schedule::testing::casesFolder()  \
+                 << "; set THESEUS_CASES to the folder with mscclpp/, mscclpp-vectors/ and msccl-xml/"; \
+  }                                                                                                     \
   static_assert(true)

@@ -18,10 +18,14 @@ std::uint64_t ceilDivide(std::uint64_t value, std::uint64_t divisor) {
 /// Blocks of a user buffer: what one rank contributes or receives is never split across two of them.
 std::uint64_t blockCount(Collective collective, BufferKind kind, std::uint64_t ranks) {
   switch (collective) {
-    case Collective::kAllGather: return kind == BufferKind::kOutput ? ranks : 1;
-    case Collective::kReduceScatter: return kind == BufferKind::kInput ? ranks : 1;
-    case Collective::kAllToAll: return ranks;
-    default: return 1;
+    case Collective::kAllGather:
+      return kind == BufferKind::kOutput ? ranks : 1;
+    case Collective::kReduceScatter:
+      return kind == BufferKind::kInput ? ranks : 1;
+    case Collective::kAllToAll:
+      return ranks;
+    default:
+      return 1;
   }
 }
 
@@ -35,10 +39,11 @@ Status checkRelation(Collective collective, std::uint64_t ranks, const MessageSi
       size.inputBytes / inputBlocks == size.outputBytes / outputBlocks) {
     return {};
   }
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("{} over {} ranks cannot have an input of {} and an output of {} bytes: input is {} and "
-                          "output {} blocks of one size",
-                          name(collective), ranks, size.inputBytes, size.outputBytes, inputBlocks, outputBlocks));
+  return fail(
+      ErrorCode::kInvalidArgument,
+      fmt::format("{} over {} ranks cannot have an input of {} and an output of {} bytes: input is {} and "
+                  "output {} blocks of one size",
+                  name(collective), ranks, size.inputBytes, size.outputBytes, inputBlocks, outputBlocks));
 }
 
 }  // namespace
@@ -49,8 +54,10 @@ ChunkLayout::ChunkLayout(const Schedule& schedule, const MessageSize& size) {
   ranks_.reserve(count);
   for (const auto& plan : schedule.ranks) {
     RankBuffers buffers;
-    buffers.input = {blockCount(collective, BufferKind::kInput, count), size.inputBytes, 0, plan.inputChunks, 0};
-    buffers.output = {blockCount(collective, BufferKind::kOutput, count), size.outputBytes, 0, plan.outputChunks, 0};
+    buffers.input = {blockCount(collective, BufferKind::kInput, count), size.inputBytes, 0, plan.inputChunks,
+                     0};
+    buffers.output = {blockCount(collective, BufferKind::kOutput, count), size.outputBytes, 0,
+                      plan.outputChunks, 0};
     buffers.scratchChunks = plan.scratchChunks;
     ranks_.push_back(buffers);
   }
@@ -75,7 +82,8 @@ Status ChunkLayout::checkSizes(const Schedule& schedule, const MessageSize& size
                 fmt::format("an element of {} bytes: must be 1, 2, 4 or 8", size.elementBytes));
   }
   if (schedule.bufferAlignment == 0) {
-    return fail(ErrorCode::kInvalidSchedule, fmt::format("schedule '{}': buffer_alignment is 0", schedule.name));
+    return fail(ErrorCode::kInvalidSchedule,
+                fmt::format("schedule '{}': buffer_alignment is 0", schedule.name));
   }
   const auto collective = schedule.collective();
   const bool byOutput = collective == Collective::kAllGather || size.inputBytes == 0;
@@ -90,8 +98,8 @@ Status ChunkLayout::checkSizes(const Schedule& schedule, const MessageSize& size
     const auto blocks = blockCount(collective, kind, schedule.ranks.size());
     if (whole % size.elementBytes != 0 || whole / size.elementBytes % blocks != 0) {
       return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("buffer '{}' of {} bytes is not {} blocks of whole {}-byte elements", name(kind), whole,
-                              blocks, size.elementBytes));
+                  fmt::format("buffer '{}' of {} bytes is not {} blocks of whole {}-byte elements",
+                              name(kind), whole, blocks, size.elementBytes));
     }
   }
   return checkRelation(collective, schedule.ranks.size(), size);
@@ -122,10 +130,11 @@ Status ChunkLayout::checkOneChunkSize() const {
       const auto left = static_cast<unsigned __int128>(buffer->bytes) * first->chunks;
       const auto right = static_cast<unsigned __int128>(first->bytes) * buffer->chunks;
       if (left == right) continue;
-      return fail(ErrorCode::kInvalidSchedule,
-                  fmt::format("rank {}: a buffer of {} bytes in {} chunks beside one of {} bytes in {} chunks: all "
-                              "chunks of a plan must have one size",
-                              rank, buffer->bytes, buffer->chunks, first->bytes, first->chunks));
+      return fail(
+          ErrorCode::kInvalidSchedule,
+          fmt::format("rank {}: a buffer of {} bytes in {} chunks beside one of {} bytes in {} chunks: all "
+                      "chunks of a plan must have one size",
+                      rank, buffer->bytes, buffer->chunks, first->bytes, first->chunks));
     }
   }
   return {};
@@ -146,7 +155,8 @@ void ChunkLayout::chooseUnit(std::uint64_t alignment, std::uint32_t elementBytes
   unitBytes_ = alignment;
   if (unitFits(alignment, elementBytes)) return;
   std::uint64_t bits = alignment;
-  for (const auto& rank : ranks_) bits |= rank.input.bytes / rank.input.blocks | rank.output.bytes / rank.output.blocks;
+  for (const auto& rank : ranks_)
+    bits |= rank.input.bytes / rank.input.blocks | rank.output.bytes / rank.output.blocks;
   unitBytes_ = std::max<std::uint64_t>(lowestBit(bits), elementBytes);
 }
 
@@ -190,7 +200,9 @@ std::uint64_t ChunkLayout::start(Rank rank, BufferKind kind, std::uint64_t chunk
 }
 
 std::uint64_t ChunkLayout::length(Rank rank, BufferKind kind, std::uint64_t chunk) const {
-  if (kind == BufferKind::kScratch) return slotBytes_;
+  if (kind == BufferKind::kScratch) {
+    return scratchLengths_.empty() ? slotBytes_ : scratchLengths_[static_cast<std::size_t>(rank)][chunk];
+  }
   const auto& buffer = user(rank, kind);
   const auto within = chunk % buffer.chunksPerBlock;
   const auto units = buffer.blockUnits / buffer.chunksPerBlock;

@@ -1,5 +1,6 @@
-// Where the chunks of every rank's buffers lie for one message size. Built once for a resolution, then read only.
-// "Slot space": every chunk has a slot of slotBytes(); ranges are cut there, then clamped to what a chunk really has.
+// Where the chunks of every rank's buffers lie for one message size. Built once for a resolution, then read
+// only. "Slot space": every chunk has a slot of slotBytes(); ranges are cut there, then clamped to what a
+// chunk really has.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +25,11 @@ class ChunkLayout {
   std::uint32_t chunks(Rank rank, BufferKind kind) const;
   std::uint64_t start(Rank rank, BufferKind kind, std::uint64_t chunk) const;
   std::uint64_t length(Rank rank, BufferKind kind, std::uint64_t chunk) const;
+
+  /// By rank and scratch chunk: what is ever written of it, when that is less than the slot.
+  void setScratchLengths(std::vector<std::vector<std::uint64_t>> lengths) {
+    scratchLengths_ = std::move(lengths);
+  }
 
  private:
   /// One user buffer: `chunksPerBlock` chunks in each block of `blockUnits` units.
@@ -50,6 +56,7 @@ class ChunkLayout {
   const UserBuffer& user(Rank rank, BufferKind kind) const;
 
   std::vector<RankBuffers> ranks_;
+  std::vector<std::vector<std::uint64_t>> scratchLengths_;  // empty: all slots are full
   std::uint64_t unitBytes_ = 1;
   std::uint64_t slotBytes_ = 0;
   bool uniform_ = true;

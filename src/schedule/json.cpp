@@ -27,7 +27,8 @@ std::string shortened(std::string text) {
   return text;
 }
 
-// ---- text -> values, with bounded depth and no key twice -------------------------------------------------------
+// ---- text -> values, with bounded depth and no key twice
+// -------------------------------------------------------
 
 class TreeBuilder : public nlohmann::json_sax<Json> {
  public:
@@ -73,7 +74,8 @@ class TreeBuilder : public nlohmann::json_sax<Json> {
   }
 
   bool add(Json&& value) {
-    return place(std::move(value)) != nullptr || refuse(fmt::format("more than {} elements", kMaxArrayLength));
+    return place(std::move(value)) != nullptr ||
+           refuse(fmt::format("more than {} elements", kMaxArrayLength));
   }
 
   bool open(Json&& value) {
@@ -111,7 +113,8 @@ class TreeBuilder : public nlohmann::json_sax<Json> {
   std::string problem_;
 };
 
-// ---- values -> fields ------------------------------------------------------------------------------------------
+// ---- values -> fields
+// ------------------------------------------------------------------------------------------
 
 /// Where a value stands; linked on the stack, spelled out only for an error.
 struct Place {
@@ -133,7 +136,8 @@ class Problems {
   void add(const Place& place, const std::string& what) {
     if (first_) return;
     const auto path = toString(place);
-    first_ = Error{ErrorCode::kInvalidSchedule, fmt::format("plan JSON: {}: {}", path.empty() ? "top level" : path, what)};
+    first_ = Error{ErrorCode::kInvalidSchedule,
+                   fmt::format("plan JSON: {}: {}", path.empty() ? "top level" : path, what)};
   }
   bool any() const { return first_.has_value(); }
   const Error& first() const { return *first_; }
@@ -152,7 +156,8 @@ std::string shown(const Json& value) {
 class Fields {
  public:
   /// `known` lists every key the object may have; nothing is checked when it is empty.
-  Fields(Problems& problems, const Json& value, const Place& place, std::initializer_list<std::string_view> known)
+  Fields(Problems& problems, const Json& value, const Place& place,
+         std::initializer_list<std::string_view> known)
       : problems_(problems), value_(value), place_(place) {
     if (!value.is_object()) {
       problems_.add(place, fmt::format("must be an object, is {}", shown(value)));
@@ -182,11 +187,13 @@ class Fields {
   std::int64_t signedWhole(std::string_view key) const {
     const Json* const value = find(key);
     if (value == nullptr) return 0;
-    const bool fits = value->is_number_integer() &&
-                      (!value->is_number_unsigned() ||
-                       value->get<std::uint64_t>() <= std::uint64_t{std::numeric_limits<std::int64_t>::max()});
+    const bool fits =
+        value->is_number_integer() &&
+        (!value->is_number_unsigned() ||
+         value->get<std::uint64_t>() <= std::uint64_t{std::numeric_limits<std::int64_t>::max()});
     if (fits) return value->get<std::int64_t>();
-    problems_.add(Place{&place_, key}, fmt::format("must be a whole number of 63 bits, is {}", shown(*value)));
+    problems_.add(Place{&place_, key},
+                  fmt::format("must be a whole number of 63 bits, is {}", shown(*value)));
     return 0;
   }
 
@@ -194,24 +201,29 @@ class Fields {
     if (fallback && !has(key)) return *fallback;
     const Json* const value = find(key);
     if (value != nullptr && value->is_boolean()) return value->get<bool>();
-    if (value != nullptr) problems_.add(Place{&place_, key}, fmt::format("must be true or false, is {}", shown(*value)));
+    if (value != nullptr)
+      problems_.add(Place{&place_, key}, fmt::format("must be true or false, is {}", shown(*value)));
     return false;
   }
 
   std::string text(std::string_view key) const {
     const Json* const value = find(key);
     if (value != nullptr && value->is_string()) return value->get<std::string>();
-    if (value != nullptr) problems_.add(Place{&place_, key}, fmt::format("must be a string, is {}", shown(*value)));
+    if (value != nullptr)
+      problems_.add(Place{&place_, key}, fmt::format("must be a string, is {}", shown(*value)));
     return {};
   }
-  std::string textOr(std::string_view key, std::string fallback) const { return has(key) ? text(key) : fallback; }
+  std::string textOr(std::string_view key, std::string fallback) const {
+    return has(key) ? text(key) : fallback;
+  }
 
   /// A string that `parse` knows.
   template <class Parse>
   auto word(std::string_view key, Parse parse) const {
     const auto spelled = text(key);
     const auto found = parse(spelled);
-    if (!found) problems_.add(Place{&place_, key}, fmt::format("\"{}\" is not known here", shortened(spelled)));
+    if (!found)
+      problems_.add(Place{&place_, key}, fmt::format("\"{}\" is not known here", shortened(spelled)));
     return found.value_or(typename decltype(parse(spelled))::value_type{});
   }
 
@@ -246,7 +258,9 @@ class Fields {
   }
 
   Problems& problems() const { return problems_; }
-  void refuse(std::string_view key, const std::string& what) const { problems_.add(Place{&place_, key}, what); }
+  void refuse(std::string_view key, const std::string& what) const {
+    problems_.add(Place{&place_, key}, what);
+  }
   void refuse(const std::string& what) const { problems_.add(place_, what); }
 
  private:
@@ -257,7 +271,8 @@ class Fields {
   }
 
   std::uint64_t wholeOf(const Json& value, const Place& place, std::uint64_t maximum) const {
-    if (value.is_number_unsigned() && value.get<std::uint64_t>() <= maximum) return value.get<std::uint64_t>();
+    if (value.is_number_unsigned() && value.get<std::uint64_t>() <= maximum)
+      return value.get<std::uint64_t>();
     problems_.add(place, fmt::format("must be a whole number from 0 to {}, is {}", maximum, shown(value)));
     return 0;
   }
@@ -267,7 +282,8 @@ class Fields {
   Place place_;
 };
 
-// ---- fields -> schedule ----------------------------------------------------------------------------------------
+// ---- fields -> schedule
+// ----------------------------------------------------------------------------------------
 
 class PlanReader {
  public:
@@ -283,7 +299,8 @@ class PlanReader {
     schedule.bufferMode = readBufferMode(fields);
     schedule.reuseResources = fields.flagOr("reuse_resources", false);
     schedule.doubleScratch = fields.flagOr("use_double_scratch_buffer", false);
-    schedule.threadsPerBlock = static_cast<std::uint32_t>(fields.wholeOr("num_threads_per_block", kMax32, 1024));
+    schedule.threadsPerBlock =
+        static_cast<std::uint32_t>(fields.wholeOr("num_threads_per_block", kMax32, 1024));
     schedule.bufferAlignment = static_cast<std::uint32_t>(fields.wholeOr("buffer_alignment", kMax32, 16));
     schedule.minMessageBytes = fields.wholeOr("min_message_size", kMax64, 0);
     schedule.maxMessageBytes = fields.wholeOr("max_message_size", kMax64, kMax64);
@@ -320,9 +337,12 @@ class PlanReader {
     plan.inputChunks = fields.whole32("input_chunks");
     plan.outputChunks = fields.whole32("output_chunks");
     plan.scratchChunks = fields.whole32("scratch_chunks");
-    fields.eachIf("channels", [&](const Json& each, const Place& at) { plan.channels.push_back(readChannels(each, at)); });
-    fields.eachIf("remote_buffers",
-                  [&](const Json& each, const Place& at) { plan.remoteBuffers.push_back(readRemote(each, at)); });
+    fields.eachIf("channels", [&](const Json& each, const Place& at) {
+      plan.channels.push_back(readChannels(each, at));
+    });
+    fields.eachIf("remote_buffers", [&](const Json& each, const Place& at) {
+      plan.remoteBuffers.push_back(readRemote(each, at));
+    });
     fields.eachIf("semaphores", [&](const Json& each, const Place& at) {
       plan.semaphores.push_back(Fields(problems_, each, at, {"init_value"}).signedWhole("init_value"));
     });
@@ -347,7 +367,8 @@ class PlanReader {
       return declaration;
     }
     // Old files say "buff".
-    declaration.switchBuffer = fields.word(fields.has("buffer_type") ? "buffer_type" : "buff", parseBufferKind);
+    declaration.switchBuffer =
+        fields.word(fields.has("buffer_type") ? "buffer_type" : "buff", parseBufferKind);
     fields.each("rank_groups", [&](const Json& each, const Place& at) {
       const Fields group(problems_, each, at, {"size", "ranks"});
       auto& out = declaration.rankGroups.emplace_back();
@@ -364,7 +385,8 @@ class PlanReader {
     buffer.kind = fields.word("type", parseBufferKind);
     fields.each("access_channel_types", [&](const Json& each, const Place& at) {
       const auto type = each.is_string() ? parseChannelType(each.get<std::string>()) : std::nullopt;
-      if (!type) problems_.add(at, fmt::format("must be \"memory\", \"port\" or \"switch\", is {}", shown(each)));
+      if (!type)
+        problems_.add(at, fmt::format("must be \"memory\", \"port\" or \"switch\", is {}", shown(each)));
       buffer.accessTypes.push_back(type.value_or(ChannelType::kMemory));
     });
     auto& types = buffer.accessTypes;  // a set: its order in files is random
@@ -378,7 +400,8 @@ class PlanReader {
     checkId(fields, place);
     ThreadBlock block;
     fields.eachIf("channels", [&](const Json& each, const Place& at) {
-      const Fields list(problems_, each, at, {"channel_type", "channel_ids", "buff"});  // "buff" is old and unused
+      const Fields list(problems_, each, at,
+                        {"channel_type", "channel_ids", "buff"});  // "buff" is old and unused
       auto& out = block.channels.emplace_back();
       out.type = list.word("channel_type", parseChannelType);
       list.numbers("channel_ids", kMax32, out.ids);
@@ -396,17 +419,19 @@ class PlanReader {
   /// Recursion follows the nesting of pipelines, which kMaxDepth bounds.
   Op readOp(const Json& value, const Place& place) {
     const Fields fields(problems_, value, place,
-                        {"name", "channel_type", "channel_ids", "src_buff", "dst_buff", "tbg_info", "barrier_id",
-                         "num_threadblocks", "semaphore_ids", "iter_context", "ops", "reduce_op", "buffer_type",
-                         "buffer_offset", "size", "dst_chunk"});
+                        {"name", "channel_type", "channel_ids", "src_buff", "dst_buff", "tbg_info",
+                         "barrier_id", "num_threadblocks", "semaphore_ids", "iter_context", "ops",
+                         "reduce_op", "buffer_type", "buffer_offset", "size", "dst_chunk"});
     Op op;
     op.code = fields.word("name", parseOpCode);
     if (fields.has("channel_type")) op.channelType = fields.word("channel_type", parseChannelType);
     if (fields.has("channel_ids")) fields.numbers("channel_ids", kMax32, op.channelIds);
     if (fields.has("semaphore_ids")) fields.numbers("semaphore_ids", kMax32, op.semaphoreIds);
-    fields.eachIf("src_buff", [&](const Json& each, const Place& at) { op.sources.push_back(readOperand(each, at)); });
-    fields.eachIf("dst_buff",
-                  [&](const Json& each, const Place& at) { op.destinations.push_back(readOperand(each, at)); });
+    fields.eachIf("src_buff",
+                  [&](const Json& each, const Place& at) { op.sources.push_back(readOperand(each, at)); });
+    fields.eachIf("dst_buff", [&](const Json& each, const Place& at) {
+      op.destinations.push_back(readOperand(each, at));
+    });
     fields.child("tbg_info", [&](const Json& each, const Place& at) {
       const Fields group(problems_, each, at, {"tb_id", "tbg_size"});
       op.group = ThreadBlockGroup{group.whole32("tb_id"), group.whole32("tbg_size")};
@@ -414,7 +439,8 @@ class PlanReader {
     if (fields.has("barrier_id")) op.barrierId = fields.whole32("barrier_id");
     if (fields.has("num_threadblocks")) op.barrierThreadBlocks = fields.whole32("num_threadblocks");
     if (fields.has("reduce_op")) op.reduceOp = fields.word("reduce_op", parseReduceOp);
-    if (op.code == OpCode::kPipeline && !fields.has("iter_context")) fields.refuse("key \"iter_context\" is missing");
+    if (op.code == OpCode::kPipeline && !fields.has("iter_context"))
+      fields.refuse("key \"iter_context\" is missing");
     fields.child("iter_context", [&](const Json& each, const Place& at) {
       const Fields context(problems_, each, at, {"unit_size", "num_chunks"});
       op.pipelineUnitBytes = context.whole("unit_size", kMax64);
@@ -427,10 +453,12 @@ class PlanReader {
 
   /// glre as MSCCL++'s language writes it: the source spread over keys of its own.
   void readSwitchForm(const Fields& fields, Op& op) {
-    const bool spread = fields.has("buffer_type") || fields.has("buffer_offset") || fields.has("size") || fields.has("dst_chunk");
+    const bool spread = fields.has("buffer_type") || fields.has("buffer_offset") || fields.has("size") ||
+                        fields.has("dst_chunk");
     if (!spread) return;
     if (op.code != OpCode::kGroupLoadReduce || !op.sources.empty() || !op.destinations.empty()) {
-      fields.refuse("buffer_type, buffer_offset, size and dst_chunk belong to a glre without src_buff and dst_buff");
+      fields.refuse(
+          "buffer_type, buffer_offset, size and dst_chunk belong to a glre without src_buff and dst_buff");
       return;
     }
     (void)fields.word("buffer_type", parseBufferKind);  // said again in the switch channel's declaration
@@ -442,7 +470,9 @@ class PlanReader {
     source.size = fields.whole32("size");
     op.sources.push_back(source);
     if (!fields.has("dst_chunk")) fields.refuse("key \"dst_chunk\" is missing");
-    fields.child("dst_chunk", [&](const Json& each, const Place& at) { op.destinations.push_back(readOperand(each, at)); });
+    fields.child("dst_chunk", [&](const Json& each, const Place& at) {
+      op.destinations.push_back(readOperand(each, at));
+    });
   }
 
   Operand readOperand(const Json& value, const Place& place) {
@@ -451,7 +481,8 @@ class PlanReader {
     Operand operand;
     operand.index = fields.whole32("index");
     operand.size = fields.whole32("size");
-    const int forms = int{fields.has("type")} + int{fields.has("buffer_id")} + int{fields.has("switch_channel_id")};
+    const int forms =
+        int{fields.has("type")} + int{fields.has("buffer_id")} + int{fields.has("switch_channel_id")};
     if (forms != 1) {
       fields.refuse("needs exactly one of \"type\", \"buffer_id\" and \"switch_channel_id\"");
     } else if (fields.has("type")) {
@@ -462,7 +493,8 @@ class PlanReader {
       operand.id = fields.whole32(remote ? "buffer_id" : "switch_channel_id");
     }
     // The language adds the own rank in places; another rank would be a remote operand in disguise.
-    if (fields.has("rank") && fields.rank("rank") != rank_) fields.refuse("rank", fmt::format("must be {}", rank_));
+    if (fields.has("rank") && fields.rank("rank") != rank_)
+      fields.refuse("rank", fmt::format("must be {}", rank_));
     return operand;
   }
 
@@ -472,7 +504,8 @@ class PlanReader {
 
 Result<Schedule> readChecked(std::string_view text) {
   TreeBuilder builder;
-  if (!Json::sax_parse(text, &builder)) return fail(ErrorCode::kInvalidSchedule, "plan JSON: " + builder.problem());
+  if (!Json::sax_parse(text, &builder))
+    return fail(ErrorCode::kInvalidSchedule, "plan JSON: " + builder.problem());
   Problems problems;
   auto schedule = PlanReader(problems).readPlan(builder.root);
   if (problems.any()) return fail(problems.first());
@@ -483,9 +516,10 @@ Result<Schedule> readChecked(std::string_view text) {
 
 Result<Schedule> readJson(std::string_view text) {
   if (text.size() > kMaxTextBytes) {
-    return fail(ErrorCode::kInvalidSchedule, fmt::format("plan JSON of {} bytes: {} are the most; large plans are "
-                                                         "better given as a generator call",
-                                                         text.size(), kMaxTextBytes));
+    return fail(ErrorCode::kInvalidSchedule,
+                fmt::format("plan JSON of {} bytes: {} are the most; large plans are "
+                            "better given as a generator call",
+                            text.size(), kMaxTextBytes));
   }
   try {
     return readChecked(text);

@@ -75,7 +75,8 @@ TEST(ReadJson, ErrorsNameThePlace) {
     std::string text;
     std::string expected;
   } cases[] = {
-      {changed(op + "/src_buff/0/index", "x"), "gpus[0].threadblocks[0].ops[0].src_buff[0].index: must be a whole"},
+      {changed(op + "/src_buff/0/index", "x"),
+       "gpus[0].threadblocks[0].ops[0].src_buff[0].index: must be a whole"},
       {changed(op + "/src_buff/0/index", -1), "from 0 to 4294967295, is -1"},
       {changed(op + "/src_buff/0/index", 4294967296u), "from 0 to 4294967295, is 4294967296"},
       {changed(op + "/src_buff/0/index", 1.5), "ops[0].src_buff[0].index: must be a whole number"},
@@ -89,7 +90,8 @@ TEST(ReadJson, ErrorsNameThePlace) {
       {changed(op + "/chanel_ids", Json::array()), "ops[0]: unknown key \"chanel_ids\""},
       {changed(op + "/size", 1), "belong to a glre"},
       {changed(op + "/tbg_info", Json::object()), "ops[0].tbg_info: key \"tb_id\" is missing"},
-      {changed("/gpus/0/threadblocks/0/ops/2/iter_context/unit_size", -4096), "iter_context.unit_size: must be"},
+      {changed("/gpus/0/threadblocks/0/ops/2/iter_context/unit_size", -4096),
+       "iter_context.unit_size: must be"},
       {changed("/gpus/1/id", 2), "gpus[1].id: must be 1"},
       {changed("/gpus/0/threadblocks/0/id", 1), "threadblocks[0].id: must be 0"},
       {changed("/gpus/0/semaphores/0/init_value", 9223372036854775808u), "semaphores[0].init_value: must be"},
@@ -106,8 +108,9 @@ TEST(ReadJson, ErrorsNameThePlace) {
       {"{} {}", "parse error"},
       {"{\"name\": \"\xff\"}", "parse error"},
   };
-  for (const auto& each : cases) EXPECT_NE(errorOf(each.text).find(each.expected), std::string::npos)
-      << "expected " << each.expected << "\n got " << errorOf(each.text);
+  for (const auto& each : cases)
+    EXPECT_NE(errorOf(each.text).find(each.expected), std::string::npos)
+        << "expected " << each.expected << "\n got " << errorOf(each.text);
 }
 
 TEST(ReadJson, InPlaceAndOutOfPlaceMustNotContradict) {
@@ -128,12 +131,12 @@ TEST(ReadJson, UnknownKeysAreToleratedAtTheTopOnly) {
 TEST(ReadJson, DeepNestingIsAnErrorInMilliseconds) {
   const auto begin = std::chrono::steady_clock::now();
   const std::size_t depth = 1000000;
-  for (const std::string& text : {std::string(depth, '['), std::string(depth, '[') + std::string(depth, ']'),
-                                  [&] {
-                                    std::string objects;
-                                    for (std::size_t i = 0; i < depth; ++i) objects += "{\"a\":";
-                                    return objects;
-                                  }()}) {
+  for (const std::string& text :
+       {std::string(depth, '['), std::string(depth, '[') + std::string(depth, ']'), [&] {
+          std::string objects;
+          for (std::size_t i = 0; i < depth; ++i) objects += "{\"a\":";
+          return objects;
+        }()}) {
     EXPECT_NE(errorOf(text).find("nested deeper than 32"), std::string::npos) << errorOf(text);
   }
   // Pipelines within pipelines, so that our own recursion is what a deeper text would reach.
@@ -162,7 +165,8 @@ TEST(ReadJson, HugeArraysAndTextsAreRefused) {
   for (int i = 0; i < (1 << 20); ++i) zeros += ",0";
   auto text = changed("/gpus/0/threadblocks/0/ops/1/channel_ids", "HERE");
   text.replace(text.find("\"HERE\""), 6, zeros + "]");
-  EXPECT_NE(errorOf(text).find("channel_ids: more than 1048576 elements"), std::string::npos) << errorOf(text);
+  EXPECT_NE(errorOf(text).find("channel_ids: more than 1048576 elements"), std::string::npos)
+      << errorOf(text);
   EXPECT_NE(errorOf(std::string((64u << 20) + 1, ' ')).find("are the most"), std::string::npos);
 }
 
@@ -184,7 +188,8 @@ TEST(ReadJson, GroupLoadReduceInItsOwnForm) {
 TEST(WriteJson, OwnKeysAreWrittenOnlyWhenSet) {
   auto plan = *readJson(kSmallPlan);
   const auto bare = Json::parse(writeJson(plan));
-  for (const char* key : {"out_of_place", "root", "usable", "score", "provenance"}) EXPECT_FALSE(bare.contains(key));
+  for (const char* key : {"out_of_place", "root", "usable", "score", "provenance"})
+    EXPECT_FALSE(bare.contains(key));
   plan.bufferMode = BufferMode::kEither;
   plan.root = 1;
   plan.usable = "bytes > 4096";
@@ -207,7 +212,8 @@ TEST(WriteJson, TextThatIsNoUtf8DoesNotThrow) {
 
 TEST(ContentHash, IgnoresOrderOfKeysAndSetsButNothingElse) {
   const auto plan = *readJson(kSmallPlan);
-  // nlohmann::json sorts keys, so this dump has another key order than the canonical form and than kSmallPlan.
+  // nlohmann::json sorts keys, so this dump has another key order than the canonical form and than
+  // kSmallPlan.
   auto reordered = Json::parse(kSmallPlan);
   std::reverse(reordered["gpus"][0]["remote_buffers"][0]["access_channel_types"].begin(),
                reordered["gpus"][0]["remote_buffers"][0]["access_channel_types"].end());
@@ -216,14 +222,20 @@ TEST(ContentHash, IgnoresOrderOfKeysAndSetsButNothingElse) {
   std::reverse(unsorted.ranks[0].remoteBuffers[0].accessTypes.begin(),
                unsorted.ranks[0].remoteBuffers[0].accessTypes.end());
   EXPECT_EQ(contentHash(unsorted), contentHash(plan));
-  for (const auto& [pointer, value] : std::vector<std::pair<std::string, Json>>{
-           {"/name", "other"}, {"/inplace", false}, {"/gpus/0/scratch_chunks", 2}, {"/root", 1}, {"/usable", "false"},
-           {"/gpus/0/threadblocks/0/ops/0/src_buff/0/index", 0}, {"/gpus/0/semaphores/0/init_value", 2}}) {
+  for (const auto& [pointer, value] :
+       std::vector<std::pair<std::string, Json>>{{"/name", "other"},
+                                                 {"/inplace", false},
+                                                 {"/gpus/0/scratch_chunks", 2},
+                                                 {"/root", 1},
+                                                 {"/usable", "false"},
+                                                 {"/gpus/0/threadblocks/0/ops/0/src_buff/0/index", 0},
+                                                 {"/gpus/0/semaphores/0/init_value", 2}}) {
     EXPECT_NE(contentHash(*readJson(changed(pointer, value))), contentHash(plan)) << pointer;
   }
 }
 
-// ---- real plans ------------------------------------------------------------------------------------------------
+// ---- real plans
+// ------------------------------------------------------------------------------------------------
 
 void setDefault(Json& object, const char* key, const Json& value) {
   if (!object.contains(key)) object[key] = value;
@@ -231,7 +243,8 @@ void setDefault(Json& object, const char* key, const Json& value) {
 
 void normalizeOp(Json& op) {
   if (op.contains("dst_chunk")) {  // glre's own form
-    op["src_buff"] = {{{"switch_channel_id", op["channel_ids"][0]}, {"index", op["buffer_offset"]}, {"size", op["size"]}}};
+    op["src_buff"] = {
+        {{"switch_channel_id", op["channel_ids"][0]}, {"index", op["buffer_offset"]}, {"size", op["size"]}}};
     op["dst_buff"] = Json::array({op["dst_chunk"]});
     for (const char* key : {"buffer_type", "buffer_offset", "size", "dst_chunk"}) op.erase(key);
   }

@@ -13,9 +13,15 @@ Json list(const std::vector<std::uint32_t>& ids) { return ids.empty() ? Json::ar
 Json writeOperand(const Operand& operand) {
   Json out;
   switch (operand.place) {
-    case Operand::Place::kLocal: out["type"] = name(operand.buffer); break;
-    case Operand::Place::kRemote: out["buffer_id"] = operand.id; break;
-    case Operand::Place::kSwitch: out["switch_channel_id"] = operand.id; break;
+    case Operand::Place::kLocal:
+      out["type"] = name(operand.buffer);
+      break;
+    case Operand::Place::kRemote:
+      out["buffer_id"] = operand.id;
+      break;
+    case Operand::Place::kSwitch:
+      out["switch_channel_id"] = operand.id;
+      break;
   }
   out["index"] = operand.index;
   out["size"] = operand.size;
@@ -63,7 +69,8 @@ Json writeThreadBlock(const ThreadBlock& block, std::size_t id) {
   }
   auto& remotes = out["remote_buffer_refs"] = Json::array();
   for (const auto& each : block.remoteBuffers) {
-    remotes.push_back({{"access_channel_type", name(each.accessType)}, {"remote_buffer_ids", list(each.ids)}});
+    remotes.push_back(
+        {{"access_channel_type", name(each.accessType)}, {"remote_buffer_ids", list(each.ids)}});
   }
   return out;
 }

@@ -4,39 +4,27 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "base/check.h"
 #include "schedule/chunk_layout.h"
+#include "schedule/operand_targets.h"
+#include "schedule/packet_lengths.h"
 
 namespace theseus::schedule {
 namespace {
 
-// Bounds on what one resolution may expand to, so that a small hostile plan cannot ask for all memory. A rank of the
-// largest plans we know (32 ranks, 64 blocks) stays below a hundredth of either.
+// Bounds on what one resolution may expand to, so that a small hostile plan cannot ask for all memory. A rank
+// of the largest plans we know (32 ranks, 64 blocks) stays below a hundredth of either.
 constexpr std::uint64_t kMaxResolvedOps = 1u << 22;
 constexpr std::uint64_t kMaxSlotsWalked = 1u << 26;
 constexpr std::uint64_t kReuseScratchBytes = 64ull << 20;  // MSCCL++'s fixed scratch of reuse_resources
-
-/// An operand found: chunks [index, index + size) of a buffer of a rank.
-struct Target {
-  Rank rank = 0;
-  BufferKind kind = BufferKind::kInput;
-  std::uint64_t index = 0;
-  std::uint64_t size = 0;
-};
 
 /// A range in slot space.
 struct SlotRange {
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
 };
-
-bool pairsOperands(const Op& op) {
-  const auto& row = traits(op.code);
-  const bool forward = row.sources == OperandShape::LocalEach && row.destinations == OperandShape::RemoteEach;
-  const bool backward = row.sources == OperandShape::RemoteEach && row.destinations == OperandShape::LocalEach;
-  return forward || backward;
-}
 
 std::uint64_t ceilDivide(std::uint64_t value, std::uint64_t divisor) {
   return value / divisor + (value % divisor != 0 ? 1 : 0);
@@ -48,17 +36,18 @@ std::uint64_t sliceStart(std::uint64_t units, std::uint64_t index, std::uint64_t
 }
 
 bool continues(const Extent& before, const Extent& after) {
-  return before.buffer == after.buffer && before.rank == after.rank && before.offset + before.bytes == after.offset;
+  return before.buffer == after.buffer && before.rank == after.rank &&
+         before.offset + before.bytes == after.offset;
 }
 
 /// Adds a piece, or lengthens the last one when every extent goes on where that one ended.
 void addPiece(std::vector<Piece>& pieces, Piece piece) {
   if (!pieces.empty() && pieces.back().pair == piece.pair) {
     auto& last = pieces.back();
-    const bool joined =
-        std::equal(last.sources.begin(), last.sources.end(), piece.sources.begin(), piece.sources.end(), continues) &&
-        std::equal(last.destinations.begin(), last.destinations.end(), piece.destinations.begin(),
-                   piece.destinations.end(), continues);
+    const bool joined = std::equal(last.sources.begin(), last.sources.end(), piece.sources.begin(),
+                                   piece.sources.end(), continues) &&
+                        std::equal(last.destinations.begin(), last.destinations.end(),
+                                   piece.destinations.begin(), piece.destinations.end(), continues);
     if (joined) {
       for (std::size_t i = 0; i < piece.sources.size(); ++i) last.sources[i].bytes += piece.sources[i].bytes;
       for (std::size_t i = 0; i < piece.destinations.size(); ++i) {
@@ -73,19 +62,19 @@ void addPiece(std::vector<Piece>& pieces, Piece piece) {
 class Resolver {
  public:
   Resolver(const Schedule& schedule, Rank rank, const ChunkLayout& layout, std::uint32_t elementBytes)
-      : schedule_(schedule), rank_(rank), plan_(schedule.ranks[static_cast<std::size_t>(rank)]), layout_(layout),
-        elementBytes_(elementBytes) {
-    for (const auto& declaration : plan_.channels) {
-      if (declaration.type != ChannelType::kSwitch) continue;
-      switchBuffers_.insert(switchBuffers_.end(), declaration.rankGroups.size(), declaration.switchBuffer);
-    }
-  }
+      : schedule_(schedule),
+        rank_(rank),
+        plan_(schedule.ranks[static_cast<std::size_t>(rank)]),
+        layout_(layout),
+        elementBytes_(elementBytes) {}
 
   Result<ResolvedRank> run() {
     ResolvedRank result;
-    if (__builtin_mul_overflow(layout_.slotBytes(), std::uint64_t{plan_.scratchChunks}, &result.scratchBytes)) {
-      return fail(ErrorCode::kInvalidSchedule, fmt::format("rank {}: scratch of {} chunks of {} bytes is beyond 64 bits",
-                                                           rank_, plan_.scratchChunks, layout_.slotBytes()));
+    if (__builtin_mul_overflow(layout_.slotBytes(), std::uint64_t{plan_.scratchChunks},
+                               &result.scratchBytes)) {
+      return fail(ErrorCode::kInvalidSchedule,
+                  fmt::format("rank {}: scratch of {} chunks of {} bytes is beyond 64 bits", rank_,
+                              plan_.scratchChunks, layout_.slotBytes()));
     }
     result.threadBlocks.resize(plan_.threadBlocks.size());
     for (block_ = 0; block_ < plan_.threadBlocks.size(); ++block_) THESEUS_TRY(resolveBlock(result));
@@ -95,10 +84,7 @@ class Resolver {
  private:
   Status resolveBlock(ResolvedRank& result) {
     const auto& block = plan_.threadBlocks[block_];
-    for (const auto type : {ChannelType::kMemory, ChannelType::kPort, ChannelType::kSwitch}) {
-      channels_[static_cast<std::size_t>(type)] = block.channelIds(type);
-      remoteBuffers_[static_cast<std::size_t>(type)] = block.remoteBufferIds(type);
-    }
+    targets_.emplace(schedule_, rank_, block);
     output_ = &result.threadBlocks[block_];
     for (op_ = 0; op_ < block.ops.size(); ++op_) {
       const auto& op = block.ops[op_];
@@ -126,8 +112,8 @@ class Resolver {
     // An empty message still runs the ops once, so that signals pair up as they were verified.
     const std::uint64_t iterations = std::max<std::uint64_t>(1, ceilDivide(bytes, op.pipelineUnitBytes));
     if (iterations > kMaxResolvedOps) {
-      return error(fmt::format("pipeline of {} iterations: unit_size {} is too small for chunks of {} bytes", iterations,
-                               op.pipelineUnitBytes, layout_.slotBytes()));
+      return error(fmt::format("pipeline of {} iterations: unit_size {} is too small for chunks of {} bytes",
+                               iterations, op.pipelineUnitBytes, layout_.slotBytes()));
     }
     pipeline_ = &op;
     for (std::uint64_t i = 0; i < iterations; ++i) {
@@ -164,10 +150,11 @@ class Resolver {
   }
 
   Status findChannels(const Op& op, ResolvedOp& resolved) {
-    const auto& numbers = channels_[static_cast<std::size_t>(resolved.channelType)];
+    const auto& numbers = targets_->channels(resolved.channelType);
     for (const auto position : op.channelIds) {
       if (position >= numbers.size()) {
-        return error(fmt::format("channel {} of {} {} channels", position, numbers.size(), name(resolved.channelType)));
+        return error(fmt::format("channel {} of {} {} channels", position, numbers.size(),
+                                 name(resolved.channelType)));
       }
       resolved.channels.push_back(numbers[position]);
     }
@@ -175,7 +162,7 @@ class Resolver {
     for (const auto* list : {&op.sources, &op.destinations}) {
       for (const auto& operand : *list) {
         if (operand.place != Operand::Place::kSwitch) continue;
-        const auto& switches = channels_[static_cast<std::size_t>(ChannelType::kSwitch)];
+        const auto& switches = targets_->channels(ChannelType::kSwitch);
         if (operand.id < switches.size()) resolved.channels.push_back(switches[operand.id]);
       }
     }
@@ -184,7 +171,9 @@ class Resolver {
 
   Status resolvePairs(const Op& op, ResolvedOp& resolved) {
     const auto pairs = std::max(op.sources.size(), op.destinations.size());
-    const auto fits = [&](const std::vector<Operand>& list) { return list.size() == pairs || list.size() == 1; };
+    const auto fits = [&](const std::vector<Operand>& list) {
+      return list.size() == pairs || list.size() == 1;
+    };
     if (!fits(op.sources) || !fits(op.destinations)) {
       return error(fmt::format("{} sources for {} destinations", op.sources.size(), op.destinations.size()));
     }
@@ -213,38 +202,19 @@ class Resolver {
     return cut(op, targets, shape, resolved);
   }
 
-  Status find(const Op& op, const Operand& operand, Target& target) {
-    target = {rank_, operand.buffer, operand.index, operand.size};
-    if (operand.place == Operand::Place::kRemote) {
-      const auto& refs = remoteBuffers_[static_cast<std::size_t>(op.channelType.value_or(ChannelType::kMemory))];
-      if (operand.id >= refs.size() || refs[operand.id] >= plan_.remoteBuffers.size()) {
-        return error(fmt::format("remote buffer {}: the block refers to {}", operand.id, refs.size()));
-      }
-      const auto& remote = plan_.remoteBuffers[refs[operand.id]];
-      if (remote.rank < 0 || remote.rank >= schedule_.rankCount()) {
-        return error(fmt::format("remote buffer of rank {}, which the plan does not have", remote.rank));
-      }
-      target.rank = remote.rank;
-      target.kind = remote.kind;
-    } else if (operand.place == Operand::Place::kSwitch) {
-      const auto& numbers = channels_[static_cast<std::size_t>(ChannelType::kSwitch)];
-      if (operand.id >= numbers.size() || numbers[operand.id] >= switchBuffers_.size()) {
-        return error(fmt::format("switch channel {}: the block has {}", operand.id, numbers.size()));
-      }
-      target.kind = switchBuffers_[numbers[operand.id]];
-    }
-    const auto chunks = layout_.chunks(target.rank, target.kind);
-    if (target.index + target.size > chunks) {
-      return error(fmt::format("chunks {} to {} of buffer '{}' of rank {}, which has {}", target.index,
-                               target.index + target.size, name(target.kind), target.rank, chunks));
-    }
+  Status find(const Op& op, const Operand& operand, Target& target) const {
+    const auto found = targets_->find(op, operand);
+    if (!found) return error(found.error().message);
+    target = *found;
     return {};
   }
 
-  /// The op's part of the operands' slot space: the block's slice of it, then the pipeline's iteration of that.
+  /// The op's part of the operands' slot space: the block's slice of it, then the pipeline's iteration of
+  /// that.
   Result<SlotRange> slotRange(const Op& op, std::uint64_t chunks) const {
     std::uint64_t bytes = 0;
-    if (__builtin_mul_overflow(chunks, layout_.slotBytes(), &bytes)) return error("an operand beyond 64 bits");
+    if (__builtin_mul_overflow(chunks, layout_.slotBytes(), &bytes))
+      return error("an operand beyond 64 bits");
     SlotRange range{0, bytes};
     if (op.group) {
       if (op.group->size == 0 || op.group->index >= op.group->size) {
@@ -256,7 +226,8 @@ class Resolver {
     }
     if (pipeline_ != nullptr) {
       const auto unit = pipeline_->pipelineUnitBytes;
-      range.begin = iteration_ > (range.end - range.begin) / unit ? range.end : range.begin + iteration_ * unit;
+      range.begin =
+          iteration_ > (range.end - range.begin) / unit ? range.end : range.begin + iteration_ * unit;
       range.end = std::min(range.end, range.end - range.begin > unit ? range.begin + unit : range.end);
     }
     return range;
@@ -279,7 +250,8 @@ class Resolver {
         const auto& target = targets[i];
         const auto offset = layout_.start(target.rank, target.kind, target.index + first) + within;
         auto& list = i < piece.sources.size() ? piece.sources : piece.destinations;
-        list[i < piece.sources.size() ? i : i - piece.sources.size()] = {target.kind, target.rank, offset, bytes};
+        list[i < piece.sources.size() ? i : i - piece.sources.size()] = {target.kind, target.rank, offset,
+                                                                         bytes};
       }
       addPiece(resolved.pieces, std::move(piece));
     };
@@ -291,7 +263,8 @@ class Resolver {
       if (++slotsWalked_ > kMaxSlotsWalked) return error("the rank's operands cover too many chunks");
       const auto from = std::max(range->begin, k * slot) - k * slot;
       auto to = std::min(range->end, (k + 1) * slot) - k * slot;
-      for (const auto& target : targets) to = std::min(to, layout_.length(target.rank, target.kind, target.index + k));
+      for (const auto& target : targets)
+        to = std::min(to, layout_.length(target.rank, target.kind, target.index + k));
       if (to > from) add(k, from, to - from);
     }
     return {};
@@ -311,7 +284,6 @@ class Resolver {
   const RankPlan& plan_;
   const ChunkLayout& layout_;
   std::uint32_t elementBytes_;
-  std::vector<BufferKind> switchBuffers_;  // of each rank-level switch channel
 
   // Where the walk stands.
   std::size_t block_ = 0;
@@ -319,8 +291,7 @@ class Resolver {
   std::size_t inner_ = 0;
   std::uint32_t iteration_ = 0;
   const Op* pipeline_ = nullptr;
-  std::vector<std::uint32_t> channels_[3];       // of the block, by type
-  std::vector<std::uint32_t> remoteBuffers_[3];  // of the block, by access type
+  std::optional<OperandTargets> targets_;  // of the block
   std::vector<ResolvedOp>* output_ = nullptr;
   std::uint64_t resolvedOps_ = 0;
   std::uint64_t slotsWalked_ = 0;
@@ -328,8 +299,8 @@ class Resolver {
 
 Status checkRank(const Schedule& schedule, Rank rank) {
   if (rank >= 0 && rank < schedule.rankCount()) return {};
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("schedule '{}' has {} ranks, not rank {}", schedule.name, schedule.ranks.size(), rank));
+  return fail(ErrorCode::kInvalidArgument, fmt::format("schedule '{}' has {} ranks, not rank {}",
+                                                       schedule.name, schedule.ranks.size(), rank));
 }
 
 std::uint64_t saturatingMultiply(std::uint64_t left, std::uint64_t right) {
@@ -345,8 +316,9 @@ std::uint64_t roundUp(std::uint64_t value, std::uint64_t unit) {
 
 Result<ResolvedRank> resolve(const Schedule& schedule, Rank rank, const MessageSize& size) {
   THESEUS_TRY(checkRank(schedule, rank));
-  const auto layout = ChunkLayout::make(schedule, size);
+  auto layout = ChunkLayout::make(schedule, size);
   if (!layout) return fail(layout.error());
+  THESEUS_TRY(shortenPackets(schedule, *layout));
   return Resolver(schedule, rank, *layout, size.elementBytes).run();
 }
 
@@ -356,7 +328,8 @@ Result<UpstreamScratch> upstreamScratch(const Schedule& schedule, Rank rank, con
   const auto chunks = plan.inputChunks != 0 ? plan.inputChunks : plan.outputChunks;
   if (chunks == 0 || schedule.bufferAlignment == 0) {
     return fail(ErrorCode::kInvalidSchedule,
-                fmt::format("schedule '{}': rank {} has no input or output chunks to size scratch by", schedule.name, rank));
+                fmt::format("schedule '{}': rank {} has no input or output chunks to size scratch by",
+                            schedule.name, rank));
   }
   const std::uint64_t factor = schedule.doubleScratch ? 2 : 1;
   UpstreamScratch result;
@@ -380,11 +353,16 @@ MessageSize messageSize(Collective collective, int ranks, std::uint64_t count, s
   const auto one = saturatingMultiply(count, elementBytes);
   const auto all = saturatingMultiply(one, static_cast<std::uint64_t>(std::max(ranks, 0)));
   switch (collective) {
-    case Collective::kAllGather: return {one, all, elementBytes};
-    case Collective::kReduceScatter: return {all, one, elementBytes};
-    case Collective::kAllToAll: return {all, all, elementBytes};
-    case Collective::kBarrier: return {0, 0, elementBytes};
-    default: return {one, one, elementBytes};
+    case Collective::kAllGather:
+      return {one, all, elementBytes};
+    case Collective::kReduceScatter:
+      return {all, one, elementBytes};
+    case Collective::kAllToAll:
+      return {all, all, elementBytes};
+    case Collective::kBarrier:
+      return {0, 0, elementBytes};
+    default:
+      return {one, one, elementBytes};
   }
 }
 

@@ -13,7 +13,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// ---- against MSCCL++'s own resolver ----------------------------------------------------------------------------
+// ---- against MSCCL++'s own resolver
+// ----------------------------------------------------------------------------
 
 /// [offset, bytes] of each operand of one op over all its pieces and iterations, in the form of the vectors.
 struct Ranges {
@@ -59,7 +60,8 @@ void expectSame(const Json& expected, const std::vector<std::pair<std::uint64_t,
   }
 }
 
-std::uint32_t compareOp(const Op& op, const Json& expected, const std::vector<const ResolvedOp*>& iterations) {
+std::uint32_t compareOp(const Op& op, const Json& expected,
+                        const std::vector<const ResolvedOp*>& iterations) {
   EXPECT_EQ(traits(op.code).name, expected["op"].get<std::string>());
   bool contiguous = true;
   const auto ranges = rangesOf(op, iterations, contiguous);
@@ -69,7 +71,8 @@ std::uint32_t compareOp(const Op& op, const Json& expected, const std::vector<co
   return static_cast<std::uint32_t>(ranges.sources.size() + ranges.destinations.size());
 }
 
-std::uint32_t compareBlock(const ThreadBlock& block, const Json& expected, const std::vector<ResolvedOp>& resolved) {
+std::uint32_t compareBlock(const ThreadBlock& block, const Json& expected,
+                           const std::vector<ResolvedOp>& resolved) {
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<const ResolvedOp*>> byPlace;
   for (const auto& op : resolved) byPlace[{op.opIndex, op.innerIndex}].push_back(&op);
   std::uint32_t operands = 0;
@@ -129,7 +132,8 @@ TEST(ResolveLikeUpstream, AllVectors) {
         ++computedAnyway;
       } else {
         ++refused;
-        EXPECT_NE(resolved.error().message.find("serves messages of"), std::string::npos) << resolved.error().message;
+        EXPECT_NE(resolved.error().message.find("serves messages of"), std::string::npos)
+            << resolved.error().message;
       }
       continue;
     }
@@ -146,9 +150,11 @@ TEST(ResolveLikeUpstream, AllVectors) {
     }
     ++compared;
   }
-  std::printf("[          ] %d vectors read: %d compared (%llu operands), %d refused as upstream does, %d computed though "
-              "upstream refuses\n",
-              read, compared, static_cast<unsigned long long>(operands), refused, computedAnyway);
+  std::printf(
+      "[          ] %d vectors read: %d compared (%llu operands), %d refused as upstream does, %d computed "
+      "though "
+      "upstream refuses\n",
+      read, compared, static_cast<unsigned long long>(operands), refused, computedAnyway);
   EXPECT_GE(read, 126);
   EXPECT_GE(compared, 110);
   EXPECT_EQ(read, compared + refused + computedAnyway);

@@ -58,8 +58,10 @@ class Attributes {
     const std::string_view text = value(key);
     std::int64_t parsed = 0;
     const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), parsed);
-    if (code == std::errc{} && end == text.data() + text.size() && parsed >= minimum && parsed <= maximum) return parsed;
-    refuse(fmt::format("{}=\"{}\" must be a whole number from {} to {}", key, text.substr(0, 40), minimum, maximum));
+    if (code == std::errc{} && end == text.data() + text.size() && parsed >= minimum && parsed <= maximum)
+      return parsed;
+    refuse(fmt::format("{}=\"{}\" must be a whole number from {} to {}", key, text.substr(0, 40), minimum,
+                       maximum));
     return minimum;
   }
   std::int64_t numberOr(const char* key, std::int64_t fallback, std::int64_t minimum, std::int64_t maximum) {
@@ -100,7 +102,8 @@ Status checkChildren(const pugi::xml_node& node, std::string_view wanted, const 
   for (const auto& child : node.children()) {
     const std::string_view found = child.name();
     if (child.type() != pugi::node_element || found == wanted) continue;
-    if (found == "op") return error(place, "<op> elements are of the new form of msccl-tools; write the file with <step>");
+    if (found == "op")
+      return error(place, "<op> elements are of the new form of msccl-tools; write the file with <step>");
     return error(place, fmt::format("element <{}> where only <{}> may stand", found.substr(0, 40), wanted));
   }
   return {};
@@ -110,7 +113,8 @@ Result<XmlStep> readStep(const pugi::xml_node& node, const std::string& place) {
   Attributes attributes(node, place);
   XmlStep step;
   const auto type = attributes.text("type");
-  const auto* const row = std::find_if(kStepNames.begin(), kStepNames.end(), [&](const auto& each) { return each.name == type; });
+  const auto* const row =
+      std::find_if(kStepNames.begin(), kStepNames.end(), [&](const auto& each) { return each.name == type; });
   if (row == kStepNames.end()) {
     attributes.refuse(fmt::format("type=\"{}\" is not known", type.substr(0, 40)));
   } else {
@@ -135,7 +139,8 @@ Result<std::vector<pugi::xml_node>> numbered(const pugi::xml_node& node, const c
   std::vector<pugi::xml_node> ordered(found.size());
   for (const auto& child : found) {
     Attributes attributes(child, fmt::format("{} {}", place, element));
-    const auto number = static_cast<std::size_t>(attributes.number(key, 0, static_cast<std::int64_t>(found.size()) - 1));
+    const auto number =
+        static_cast<std::size_t>(attributes.number(key, 0, static_cast<std::int64_t>(found.size()) - 1));
     THESEUS_TRY(attributes.status());
     if (!ordered[number].empty()) return error(place, fmt::format("{} {} twice", element, number));
     ordered[number] = child;
@@ -224,7 +229,8 @@ Result<Schedule> readXml(std::string_view text) {
   if (!parsed) return error(fmt::format("byte {}", parsed.offset), parsed.description());
   THESEUS_TRY(checkChildren(document, "algo", "top level"));
   const auto algo = document.child("algo");
-  if (algo.empty() || !algo.next_sibling("algo").empty()) return error("top level", "needs exactly one <algo>");
+  if (algo.empty() || !algo.next_sibling("algo").empty())
+    return error("top level", "needs exactly one <algo>");
   const auto program = readProgram(algo);
   if (!program) return fail(program.error());
   return lower(*program);
@@ -233,7 +239,8 @@ Result<Schedule> readXml(std::string_view text) {
 #else
 
 Result<Schedule> readXml(std::string_view) {
-  return fail(ErrorCode::kUnsupported, "MSCCL XML: this build has no XML parser (pugixml); give the plan as JSON");
+  return fail(ErrorCode::kUnsupported,
+              "MSCCL XML: this build has no XML parser (pugixml); give the plan as JSON");
 }
 
 #endif
@@ -243,7 +250,7 @@ Result<Schedule> readAny(std::string_view text) {
   const bool marked = text.substr(0, kByteOrderMark.size()) == kByteOrderMark;
   const auto first = text.find_first_not_of(" \t\r\n", marked ? kByteOrderMark.size() : 0);
   if (first == std::string_view::npos) return fail(ErrorCode::kInvalidSchedule, "the plan's text is empty");
-  if (text[first] == '{') return readJson(text);
+  if (text[first] == '{' || text[first] == '[') return readJson(text);
   if (text[first] == '<') return readXml(text);
   return fail(ErrorCode::kInvalidSchedule, "the text is neither a plan in JSON ('{') nor an MSCCL XML ('<')");
 }

@@ -1,5 +1,6 @@
-// Lowering of MSCCL programs. A message is a put into a slot of the receiver's scratch that belongs to it alone, then a
-// signal; so no sender ever waits for room. A dependency is a semaphore of its own, from 0 back to 0.
+// Lowering of MSCCL programs. A message is a put into a slot of the receiver's scratch that belongs to it
+// alone, then a signal; so no sender ever waits for room. A dependency is a semaphore of its own, from 0 back
+// to 0.
 #include <fmt/format.h>
 
 #include <limits>
@@ -39,14 +40,15 @@ tl::unexpected<Error> error(const std::string& place, const std::string& what) {
   return fail(ErrorCode::kInvalidSchedule, fmt::format("MSCCL XML: {}: {}", place, what));
 }
 
-/// Messages from one rank to another on one channel of the XML, in order: the k-th send meets the k-th receive.
+/// Messages from one rank to another on one channel of the XML, in order: the k-th send meets the k-th
+/// receive.
 struct Connection {
   std::optional<std::size_t> sender;  // block
   std::optional<std::size_t> receiver;
   std::vector<StepPlace> sendSteps;
   std::vector<StepPlace> receiveSteps;
-  std::vector<std::uint32_t> slots;   // first scratch chunk of each message, on the receiver
-  std::uint32_t senderChannel = 0;    // rank-level memory channels that carry the signals
+  std::vector<std::uint32_t> slots;  // first scratch chunk of each message, on the receiver
+  std::uint32_t senderChannel = 0;   // rank-level memory channels that carry the signals
   std::uint32_t receiverChannel = 0;
 };
 using ConnectionKey = std::tuple<Rank, Rank, std::int64_t>;  // source, destination, channel
@@ -55,7 +57,8 @@ Operand local(BufferKind buffer, std::uint32_t index, std::uint32_t size) {
   return Operand{Operand::Place::kLocal, buffer, 0, index, size};
 }
 
-/// Ops of one block under construction, with the thread synchronization that MSCCL++'s kernels need between them.
+/// Ops of one block under construction, with the thread synchronization that MSCCL++'s kernels need between
+/// them.
 class OpList {
  public:
   explicit OpList(ThreadBlock& block) : block_(block) {}
@@ -116,7 +119,8 @@ class Lowering {
   Status fillHeader() {
     schedule_.name = program_.name;
     const auto collective = parseCollective(program_.collectiveName);
-    if (!collective) return error("algo", fmt::format("collective \"{}\" is not supported", program_.collectiveName));
+    if (!collective)
+      return error("algo", fmt::format("collective \"{}\" is not supported", program_.collectiveName));
     schedule_.collectiveName = std::string(name(*collective));
     schedule_.bufferMode = program_.bufferMode;
     schedule_.threadsPerBlock = program_.threadsPerBlock;
@@ -125,11 +129,13 @@ class Lowering {
     schedule_.root = program_.root;
     schedule_.provenance = {{"format", "MSCCL XML"}, {"protocol", program_.protocol}};
     schedule_.ranks.resize(program_.ranks.size());
-    for (std::size_t rank = 0; rank < program_.ranks.size(); ++rank) THESEUS_TRY(fillChunks(*collective, rank));
+    for (std::size_t rank = 0; rank < program_.ranks.size(); ++rank)
+      THESEUS_TRY(fillChunks(*collective, rank));
     return {};
   }
 
-  /// Chunk counts that belong to the collective; the XML's may be 0 where one buffer is an alias of the other.
+  /// Chunk counts that belong to the collective; the XML's may be 0 where one buffer is an alias of the
+  /// other.
   Status fillChunks(Collective collective, std::size_t rank) {
     const auto& from = program_.ranks[rank];
     auto& to = schedule_.ranks[rank];
@@ -154,10 +160,12 @@ class Lowering {
       return written == expected || (written == 0 && aliased);
     };
     if (!fits(from.inputChunks, to.inputChunks)) {
-      return error(place, fmt::format("i_chunks is {}, {} needs {}", from.inputChunks, name(collective), to.inputChunks));
+      return error(place, fmt::format("i_chunks is {}, {} needs {}", from.inputChunks, name(collective),
+                                      to.inputChunks));
     }
     if (!fits(from.outputChunks, to.outputChunks)) {
-      return error(place, fmt::format("o_chunks is {}, {} needs {}", from.outputChunks, name(collective), to.outputChunks));
+      return error(place, fmt::format("o_chunks is {}, {} needs {}", from.outputChunks, name(collective),
+                                      to.outputChunks));
     }
     to.scratchChunks = from.scratchChunks;
     to.threadBlocks.resize(from.blocks.size());
@@ -171,11 +179,13 @@ class Lowering {
       for (std::size_t block = 0; block < blocks.size(); ++block) {
         const auto place = fmt::format("gpu {} tb {}", rank, block);
         for (const auto peer : {blocks[block].sendPeer, blocks[block].receivePeer}) {
-          if (peer >= ranks || peer == static_cast<Rank>(rank)) return error(place, fmt::format("gpu {} is no peer", peer));
+          if (peer >= ranks || peer == static_cast<Rank>(rank))
+            return error(place, fmt::format("gpu {} is no peer", peer));
         }
         THESEUS_TRY(claim(rank, block, true));
         THESEUS_TRY(claim(rank, block, false));
-        for (std::size_t step = 0; step < blocks[block].steps.size(); ++step) THESEUS_TRY(addStep(rank, {block, step}));
+        for (std::size_t step = 0; step < blocks[block].steps.size(); ++step)
+          THESEUS_TRY(addStep(rank, {block, step}));
       }
     }
     return {};
@@ -186,7 +196,8 @@ class Lowering {
     const auto peer = sending ? from.sendPeer : from.receivePeer;
     if (peer < 0) return nullptr;
     const auto self = static_cast<Rank>(rank);
-    return &connections_[sending ? ConnectionKey{self, peer, from.channel} : ConnectionKey{peer, self, from.channel}];
+    return &connections_[sending ? ConnectionKey{self, peer, from.channel}
+                                 : ConnectionKey{peer, self, from.channel}];
   }
 
   Status claim(std::size_t rank, std::size_t block, bool sending) {
@@ -222,7 +233,8 @@ class Lowering {
     if (step.type == XmlStepType::kNop) return {};
     if (step.count == 0) return error(toString(rank, place), "cnt is 0");
     const bool readsSource = step.type != XmlStepType::kReceive && step.type != XmlStepType::kReceiveCopySend;
-    const bool writesDestination = step.type != XmlStepType::kSend && step.type != XmlStepType::kReceiveReduceSend;
+    const bool writesDestination =
+        step.type != XmlStepType::kSend && step.type != XmlStepType::kReceiveReduceSend;
     if (readsSource) THESEUS_TRY(checkRange(rank, place, step.source));
     if (writesDestination) THESEUS_TRY(checkRange(rank, place, step.destination));
     return {};
@@ -235,8 +247,8 @@ class Lowering {
                                                               : program_.ranks[rank].scratchChunks;
     const auto count = stepAt(rank, place).count;
     if (range.offset >= 0 && static_cast<std::uint64_t>(range.offset) + count <= chunks) return {};
-    return error(toString(rank, place), fmt::format("{} chunks from {} of buffer '{}', which has {}", count, range.offset,
-                                                    name(range.buffer), chunks));
+    return error(toString(rank, place), fmt::format("{} chunks from {} of buffer '{}', which has {}", count,
+                                                    range.offset, name(range.buffer), chunks));
   }
 
   Status matchMessages() const {
@@ -251,9 +263,10 @@ class Lowering {
         const auto sent = stepAt(static_cast<std::size_t>(source), messages.sendSteps[k]).count;
         const auto received = stepAt(static_cast<std::size_t>(destination), messages.receiveSteps[k]).count;
         if (sent == received) continue;
-        return error(place, fmt::format("message {} is sent with cnt {} ({}) and received with cnt {} ({})", k, sent,
-                                        toString(static_cast<std::size_t>(source), messages.sendSteps[k]), received,
-                                        toString(static_cast<std::size_t>(destination), messages.receiveSteps[k])));
+        return error(place,
+                     fmt::format("message {} is sent with cnt {} ({}) and received with cnt {} ({})", k, sent,
+                                 toString(static_cast<std::size_t>(source), messages.sendSteps[k]), received,
+                                 toString(static_cast<std::size_t>(destination), messages.receiveSteps[k])));
       }
     }
     return {};
@@ -311,11 +324,13 @@ class Lowering {
         const auto onBlock = static_cast<std::size_t>(from.dependBlock);
         if (onBlock >= blocks.size() || from.dependStep < 0 ||
             static_cast<std::size_t>(from.dependStep) >= blocks[onBlock].steps.size()) {
-          return error(toString(rank, place), fmt::format("depends on tb {} step {}, which the gpu does not have",
-                                                          from.dependBlock, from.dependStep));
+          return error(toString(rank, place),
+                       fmt::format("depends on tb {} step {}, which the gpu does not have", from.dependBlock,
+                                   from.dependStep));
         }
         const StepPlace on{onBlock, static_cast<std::size_t>(from.dependStep)};
-        if (onBlock == block && on.step >= step) return error(toString(rank, place), "depends on a step not before it");
+        if (onBlock == block && on.step >= step)
+          return error(toString(rank, place), "depends on a step not before it");
         if (onBlock == block) continue;  // the order of the block does it
         const auto semaphore = static_cast<std::uint32_t>(semaphores.size());
         semaphores.push_back(0);
@@ -370,9 +385,14 @@ class Lowering {
       slot = local(BufferKind::kScratch, state.in->slots[state.received++], step.count);
     }
     switch (step.type) {
-      case XmlStepType::kNop: break;
-      case XmlStepType::kSend: emitSend(range(step.source), state, ops); break;
-      case XmlStepType::kReceive: ops.data(OpCode::kCopy, {slot}, range(step.destination)); break;
+      case XmlStepType::kNop:
+        break;
+      case XmlStepType::kSend:
+        emitSend(range(step.source), state, ops);
+        break;
+      case XmlStepType::kReceive:
+        ops.data(OpCode::kCopy, {slot}, range(step.destination));
+        break;
       case XmlStepType::kReceiveCopySend:
         ops.data(OpCode::kCopy, {slot}, range(step.destination));
         emitSend(range(step.destination), state, ops);
@@ -388,7 +408,9 @@ class Lowering {
         ops.data(OpCode::kReduce, {range(step.source), slot}, range(step.destination));
         emitSend(range(step.destination), state, ops);
         break;
-      case XmlStepType::kCopy: ops.data(OpCode::kCopy, {range(step.source)}, range(step.destination)); break;
+      case XmlStepType::kCopy:
+        ops.data(OpCode::kCopy, {range(step.source)}, range(step.destination));
+        break;
       case XmlStepType::kReduce:
         ops.data(OpCode::kReduce, {range(step.destination), range(step.source)}, range(step.destination));
         break;
@@ -397,14 +419,16 @@ class Lowering {
 
   static void emitSend(const Operand& source, BlockState& state, OpList& ops) {
     const auto slot = state.out->slots[state.sent++];
-    ops.data(OpCode::kPut, {source}, Operand{Operand::Place::kRemote, BufferKind::kInput, 0, slot, source.size});
+    ops.data(OpCode::kPut, {source},
+             Operand{Operand::Place::kRemote, BufferKind::kInput, 0, slot, source.size});
     ops.channel(OpCode::kSignal, state.outPosition);
   }
 
   const XmlProgram& program_;
   Schedule schedule_;
   std::map<ConnectionKey, Connection> connections_;
-  std::map<std::pair<Rank, Rank>, std::optional<std::uint32_t>> remoteBuffers_;  // (rank, peer) -> number on rank
+  std::map<std::pair<Rank, Rank>, std::optional<std::uint32_t>>
+      remoteBuffers_;                                         // (rank, peer) -> number on rank
   std::map<StepPlace, std::uint32_t> acquires_;               // of the rank in work
   std::map<StepPlace, std::vector<std::uint32_t>> releases_;  // of the rank in work
 };

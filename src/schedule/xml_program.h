@@ -1,5 +1,5 @@
-// An MSCCL XML as plain data, between its reader (xml.cpp) and its lowering (xml_lower.cpp). Internal to this folder;
-// plain values, one thread.
+// An MSCCL XML as plain data, between its reader (xml.cpp) and its lowering (xml_lower.cpp). Internal to this
+// folder; plain values, one thread.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,15 @@
 namespace theseus::schedule {
 
 enum class XmlStepType : std::uint8_t {
-  kSend, kReceive, kReceiveCopySend, kReceiveReduceCopy, kReceiveReduceSend, kReceiveReduceCopySend, kCopy, kReduce, kNop
+  kSend,
+  kReceive,
+  kReceiveCopySend,
+  kReceiveReduceCopy,
+  kReceiveReduceSend,
+  kReceiveReduceCopySend,
+  kCopy,
+  kReduce,
+  kNop
 };
 
 bool sends(XmlStepType type);

@@ -63,7 +63,7 @@ TEST(ReadXml, LowersMessagesToPutsIntoSlotsOfTheirOwn) {
   for (const auto& rank : plan->ranks) {
     EXPECT_EQ(rank.inputChunks, 1u);
     EXPECT_EQ(rank.outputChunks, 1u);
-    EXPECT_EQ(rank.scratchChunks, 1u);  // one message arrives
+    EXPECT_EQ(rank.scratchChunks, 1u);                              // one message arrives
     EXPECT_EQ(rank.channelPeers(ChannelType::kMemory).size(), 2u);  // one to send, one to receive
   }
   using Names = std::vector<std::string_view>;
@@ -74,7 +74,8 @@ TEST(ReadXml, LowersMessagesToPutsIntoSlotsOfTheirOwn) {
 }
 
 TEST(ReadXml, DependenciesBecomeSemaphoresOfTheirOwn) {
-  const auto plan = readXml(R"(<algo name="d" proto="Simple" nchannels="1" nchunksperloop="1" ngpus="1" coll="custom" inplace="0">
+  const auto plan = readXml(
+      R"(<algo name="d" proto="Simple" nchannels="1" nchunksperloop="1" ngpus="1" coll="custom" inplace="0">
     <gpu id="0" i_chunks="2" o_chunks="2" s_chunks="1">
       <tb id="1" send="-1" recv="-1" chan="0">
         <step s="0" type="nop" srcbuf="i" srcoff="-1" dstbuf="o" dstoff="-1" cnt="0" depid="0" deps="0" hasdep="0"/>
@@ -96,8 +97,10 @@ TEST(ReadXml, DependenciesBecomeSemaphoresOfTheirOwn) {
 TEST(ReadXml, BothDialectsOfUseAndSize) {
   EXPECT_EQ(readXml(replaced("outofplace=\"0\"", ""))->bufferMode, BufferMode::kInPlace);
   EXPECT_EQ(readXml(replaced("outofplace=\"0\"", "outofplace=\"1\""))->bufferMode, BufferMode::kEither);
-  EXPECT_NE(errorOf(replaced("inplace=\"1\"", "inplace=\"0\"")).find("neither inplace nor outofplace"), std::string::npos);
-  const auto sized = readXml(replaced("maxcount", "minBytes=\"16\" maxBytes=\"4096\" nthreads=\"256\" maxcount"));
+  EXPECT_NE(errorOf(replaced("inplace=\"1\"", "inplace=\"0\"")).find("neither inplace nor outofplace"),
+            std::string::npos);
+  const auto sized =
+      readXml(replaced("maxcount", "minBytes=\"16\" maxBytes=\"4096\" nthreads=\"256\" maxcount"));
   ASSERT_TRUE(sized) << sized.error().message;
   EXPECT_EQ(sized->minMessageBytes, 16u);
   EXPECT_EQ(sized->maxMessageBytes, 4096u);
@@ -125,9 +128,11 @@ TEST(ReadXml, ErrorsNameThePlace) {
       {replaced("send=\"1\"", "send=\"2\""), "gpu 0 tb 0: gpu 2 is no peer"},
       {replaced("send=\"1\"", "send=\"0\""), "gpu 0 tb 0: gpu 0 is no peer"},
       {replaced("send=\"1\"", "send=\"-1\""), "gpu 0 tb 0 step 0: sends, but its tb has send=\"-1\""},
-      {replaced("chan=\"0\"", "chan=\"1\""), "gpu 0 to gpu 1 on channel 0: 0 messages are sent and 1 received"},
+      {replaced("chan=\"0\"", "chan=\"1\""),
+       "gpu 0 to gpu 1 on channel 0: 0 messages are sent and 1 received"},
       {replaced("type=\"r\"", "type=\"rx\""), "gpu 0 tb 0 step 1: type=\"rx\" is not known"},
-      {replaced("type=\"r\"", "type=\"nop\""), "gpu 1 to gpu 0 on channel 0: 1 messages are sent and 0 received"},
+      {replaced("type=\"r\"", "type=\"nop\""),
+       "gpu 1 to gpu 0 on channel 0: 1 messages are sent and 0 received"},
       {replaced("srcoff=\"0\"", "srcoff=\"1\""), "1 chunks from 1 of buffer 'i', which has 1"},
       {replaced("srcoff=\"0\"", "srcoff=\"-1\""), "1 chunks from -1 of buffer 'i'"},
       {replaced("cnt=\"1\"", "cnt=\"0\""), "gpu 0 tb 0 step 0: cnt is 0"},
@@ -149,14 +154,16 @@ TEST(ReadXml, CountsOfAMessageMustAgree) {
   auto text = replaced("nchunksperloop=\"1\"", "nchunksperloop=\"2\"");
   for (int i = 0; i < 2; ++i) text = replaced("i_chunks=\"1\"", "i_chunks=\"2\"", text);
   EXPECT_EQ(errorOf(text), "no error");
-  EXPECT_NE(errorOf(replaced("cnt=\"1\"", "cnt=\"2\"", text)).find("message 0 is sent with cnt 2 (gpu 0 tb 0 step 0) and "
-                                                                   "received with cnt 1 (gpu 1 tb 0 step 0)"),
+  EXPECT_NE(errorOf(replaced("cnt=\"1\"", "cnt=\"2\"", text))
+                .find("message 0 is sent with cnt 2 (gpu 0 tb 0 step 0) and "
+                      "received with cnt 1 (gpu 1 tb 0 step 0)"),
             std::string::npos);
 }
 
 TEST(ReadXml, TwoBlocksCannotShareAConnection) {
   const auto text = replaced("</tb>", "</tb><tb id=\"1\" send=\"1\" recv=\"-1\" chan=\"0\"></tb>");
-  EXPECT_NE(errorOf(text).find("gpu 0 tb 1: tb 0 already sends to the same peer"), std::string::npos) << errorOf(text);
+  EXPECT_NE(errorOf(text).find("gpu 0 tb 1: tb 0 already sends to the same peer"), std::string::npos)
+      << errorOf(text);
 }
 
 TEST(ReadXml, HostileTextsAreErrorsAndNoneCrashes) {

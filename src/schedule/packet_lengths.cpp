@@ -1,0 +1,163 @@
+#include "schedule/packet_lengths.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "schedule/operand_targets.h"
+
+namespace theseus::schedule {
+namespace {
+
+constexpr std::uint64_t kMaxChunksVisited = 1u << 27;
+constexpr std::uint64_t kMaxScratchChunks = 1u << 24;  // of all ranks
+
+/// Data that moves together: the lengths of `from` bound what the scratch chunks of `to` get.
+struct Move {
+  std::vector<Target> from;  // sources, and user buffers that are written too
+  std::vector<Target> to;    // scratch
+};
+
+bool holdsPackets(OperandShape shape) {
+  return shape == OperandShape::LocalPacket || shape == OperandShape::LocalAndPackets;
+}
+
+bool usesPackets(const std::vector<Op>& ops) {
+  return std::any_of(ops.begin(), ops.end(), [](const Op& op) {
+    if (holdsPackets(traits(op.code).sources)) return true;
+    return std::any_of(op.inner.begin(), op.inner.end(),
+                       [](const Op& inner) { return holdsPackets(traits(inner.code).sources); });
+  });
+}
+
+bool usesPackets(const Schedule& schedule) {
+  for (const auto& rank : schedule.ranks) {
+    for (const auto& block : rank.threadBlocks) {
+      if (usesPackets(block.ops)) return true;
+    }
+  }
+  return false;
+}
+
+class MoveCollector {
+ public:
+  explicit MoveCollector(const Schedule& schedule) : schedule_(schedule) {}
+
+  Result<std::vector<Move>> run() {
+    for (Rank rank = 0; rank < schedule_.rankCount(); ++rank) {
+      for (const auto& block : schedule_.ranks[static_cast<std::size_t>(rank)].threadBlocks) {
+        const OperandTargets targets(schedule_, rank, block);
+        for (const auto& op : block.ops) {
+          THESEUS_TRY(addOp(op, targets));
+          for (const auto& inner : op.inner) THESEUS_TRY(addOp(inner, targets));
+        }
+      }
+    }
+    return std::move(moves_);
+  }
+
+ private:
+  Status addOp(const Op& op, const OperandTargets& targets) {
+    if (op.sources.empty() || op.destinations.empty()) return {};
+    if (!pairsOperands(op)) {
+      Move move;
+      for (const auto& operand : op.sources) THESEUS_TRY(addSource(op, operand, targets, move));
+      for (const auto& operand : op.destinations) THESEUS_TRY(addDestination(op, operand, targets, move));
+      return keep(std::move(move));
+    }
+    const auto pairs = std::max(op.sources.size(), op.destinations.size());
+    for (std::size_t k = 0; k < pairs; ++k) {
+      Move move;
+      THESEUS_TRY(addSource(op, op.sources[std::min(k, op.sources.size() - 1)], targets, move));
+      THESEUS_TRY(
+          addDestination(op, op.destinations[std::min(k, op.destinations.size() - 1)], targets, move));
+      THESEUS_TRY(keep(std::move(move)));
+    }
+    return {};
+  }
+
+  static Status addSource(const Op& op, const Operand& operand, const OperandTargets& targets, Move& move) {
+    const auto found = targets.find(op, operand);
+    if (!found) return fail(found.error());
+    move.from.push_back(*found);
+    return {};
+  }
+
+  static Status addDestination(const Op& op, const Operand& operand, const OperandTargets& targets,
+                               Move& move) {
+    const auto found = targets.find(op, operand);
+    if (!found) return fail(found.error());
+    auto& list = found->kind == BufferKind::kScratch ? move.to : move.from;
+    list.push_back(*found);
+    if (operand.place != Operand::Place::kSwitch || found->kind != BufferKind::kScratch) return {};
+    for (const auto member : targets.switchMembers(operand)) {
+      if (member == found->rank) continue;
+      move.to.push_back({member, found->kind, found->index, found->size});
+    }
+    return {};
+  }
+
+  Status keep(Move move) {
+    for (const auto& target : move.to) {
+      if (target.rank < 0 || target.rank >= schedule_.rankCount() ||
+          target.index + target.size > schedule_.ranks[static_cast<std::size_t>(target.rank)].scratchChunks) {
+        return fail(ErrorCode::kInvalidSchedule,
+                    fmt::format("schedule '{}': a switch store past the scratch of rank {}", schedule_.name,
+                                target.rank));
+      }
+    }
+    if (!move.to.empty()) moves_.push_back(std::move(move));
+    return {};
+  }
+
+  const Schedule& schedule_;
+  std::vector<Move> moves_;
+};
+
+}  // namespace
+
+Status shortenPackets(const Schedule& schedule, ChunkLayout& layout) {
+  if (layout.uniform() || !usesPackets(schedule)) return {};
+  const auto moves = MoveCollector(schedule).run();
+  if (!moves) return fail(moves.error());
+  std::uint64_t scratchChunks = 0;
+  for (const auto& rank : schedule.ranks) scratchChunks += rank.scratchChunks;
+  if (scratchChunks > kMaxScratchChunks) {
+    return fail(ErrorCode::kInvalidSchedule, fmt::format("schedule '{}': {} scratch chunks; {} are the most",
+                                                         schedule.name, scratchChunks, kMaxScratchChunks));
+  }
+  std::vector<std::vector<std::uint64_t>> lengths;
+  for (const auto& rank : schedule.ranks) lengths.emplace_back(rank.scratchChunks, 0);
+  const auto lengthOf = [&](const Target& target, std::uint64_t k) {
+    if (target.kind != BufferKind::kScratch) return layout.length(target.rank, target.kind, target.index + k);
+    return lengths[static_cast<std::size_t>(target.rank)][target.index + k];
+  };
+  // Lengths only grow and take few values, so this ends; forwarding chains need a round a hop at most.
+  std::uint64_t visited = 0;
+  for (bool grew = true; grew;) {
+    grew = false;
+    for (const auto& move : *moves) {
+      for (std::uint64_t k = 0; k < move.to.front().size; ++k) {
+        if (++visited > kMaxChunksVisited) {
+          return fail(ErrorCode::kInvalidSchedule,
+                      fmt::format("schedule '{}': too large to resolve for uneven chunks", schedule.name));
+        }
+        auto length = layout.slotBytes();
+        for (const auto& target : move.from) {
+          if (k < target.size) length = std::min(length, lengthOf(target, k));
+        }
+        for (const auto& target : move.to) {
+          if (k >= target.size) continue;
+          auto& known = lengths[static_cast<std::size_t>(target.rank)][target.index + k];
+          grew = grew || known < length;
+          known = std::max(known, length);
+        }
+      }
+    }
+  }
+  layout.setScratchLengths(std::move(lengths));
+  return {};
+}
+
+}  // namespace theseus::schedule
