@@ -124,7 +124,9 @@ void checkRun(Team& team, std::vector<std::unique_ptr<resource::ScheduleNode>>& 
     return result;
   });
   ASSERT_TRUE(done.has_value()) << done.error().message;
-  for (std::size_t rank = 0; rank < outputs.size(); ++rank) {
+  // A reduce defines the root's output alone.
+  const std::size_t defined = test.collective == Collective::kReduce ? 1 : outputs.size();
+  for (std::size_t rank = 0; rank < defined; ++rank) {
     ASSERT_EQ(outputs[rank], expected[rank]) << "rank " << rank << " count " << test.count << " in place " << test.inPlace;
   }
   if (test.inPlace) return;
@@ -207,17 +209,19 @@ TEST_P(OverTransport, RanksThatCallDifferentThingsGetAnErrorNamingBoth) {
   auto schedule = synth::generate({"ring", Collective::kAllReduce, 2, {}});
   ASSERT_TRUE(schedule.has_value()) << schedule.error().message;
   auto nodes = nodesFor(*schedule, true);
-  std::vector<std::string> messages(2);
+  std::vector<Error> errors(2);
   auto done = team.onAll([&](Rank rank) -> Status {
     std::vector<std::int32_t> data(1000), result(1000);
     CollectiveRequest request{Collective::kAllReduce, data.data(), result.data(), rank == 0 ? 1000u : 900u, DataType::kInt32, ReduceOp::kSum, 0};
     auto status = team.plane(rank).run(request, 0, *nodes[static_cast<std::size_t>(rank)]);
-    if (!status) messages[static_cast<std::size_t>(rank)] = status.error().message;
+    if (!status) errors[static_cast<std::size_t>(rank)] = status.error();
+    // Whoever notices tells the other, as the control plane does in a job.
+    if (!status && status.error().code == ErrorCode::kMismatch) team.plane(1 - rank).interrupt(status.error());
     return status;
   });
   ASSERT_FALSE(done.has_value());
   EXPECT_EQ(done.error().code, ErrorCode::kMismatch) << done.error().message;
-  const std::string& message = messages[0].empty() ? messages[1] : messages[0];
+  const std::string& message = done.error().message;
   EXPECT_NE(message.find("count 1000"), std::string::npos) << message;
   EXPECT_NE(message.find("count 900"), std::string::npos) << message;
 }

@@ -47,7 +47,8 @@ TEST(SequenceGate, NothingRunsBeyondAPromise) {
     }
   });
   base::Random random(3);
-  for (int i = 0; i < 2000; ++i) {
+  // Long enough that the caller was held and let go many times.
+  for (int i = 0; i < 2000 || ran.load() < 5000; ++i) {
     const SequenceNumber limit = gate.promise(1 + random.below(3));
     for (int spin = 0; spin < static_cast<int>(random.below(200)); ++spin) ASSERT_LE(ran.load(), limit);
     ASSERT_LE(ran.load(), limit);
