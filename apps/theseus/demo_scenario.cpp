@@ -21,6 +21,9 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
+/// "straggler_aware" of "straggler_aware(rank=3,ratio=2)": a finer ratio is no way back.
+std::string kindOf(const std::string& schedule) { return schedule.substr(0, schedule.find('(')); }
+
 class FailSlow {
  public:
   FailSlow(const ScenarioOptions& options, const ScenarioStage& stage) : options_(options), stage_(stage) {}
@@ -71,8 +74,10 @@ class FailSlow {
     Phase recovering{"recovering", {}};
     Phase recovered{"recovered", {}};
     THESEUS_TRY(changeLink(recovering, options_.megabitsPerSecond));
-    THESEUS_TRY(untilSwap(recovering, recovered,
-                          [this](const std::string& schedule) { return schedule == healthySchedule_; }));
+    const std::string degradedSchedule = kindOf(schedule_);
+    THESEUS_TRY(untilSwap(recovering, recovered, [&](const std::string& schedule) {
+      return kindOf(schedule) != degradedSchedule || schedule == healthySchedule_;
+    }));
     result_.swappedBack = !recovered.outcomes.empty();
     if (result_.swappedBack) {
       THESEUS_TRY(repeat(recovered, options_.recoveredCollectives - 1));
@@ -104,10 +109,10 @@ class FailSlow {
   template <class Arrived>
   Status untilSwap(Phase& before, Phase& after, Arrived arrived) {
     while (static_cast<int>(before.outcomes.size()) < options_.patienceCollectives) {
-      Phase next{before.name, {}};
-      THESEUS_TRY(one(next, nullptr));
-      const bool there = arrived(next.outcomes.front().schedule);
-      (there ? after : before).outcomes.push_back(next.outcomes.front());
+      auto outcome = runOne(nullptr);
+      if (!outcome) return fail(outcome.error());
+      const bool there = arrived(outcome->schedule);
+      keep(there ? after : before, std::move(*outcome));
       if (there) return {};
     }
     return {};
@@ -119,16 +124,26 @@ class FailSlow {
   }
 
   Status one(Phase& phase, const Midway* midway) {
-    auto outcome = stage_.team->run(result_.collectives, midway);
+    auto outcome = runOne(midway);
     if (!outcome) return fail(outcome.error());
+    keep(phase, std::move(*outcome));
+    return {};
+  }
+
+  Result<CollectiveOutcome> runOne(const Midway* midway) {
+    auto outcome = stage_.team->run(result_.collectives, midway);
+    if (!outcome) return outcome;
     ++result_.collectives;
     result_.wrong += outcome->wrong;
     recentWaits_.push_back(outcome->limitWaitSeconds);
     noteSchedule(*outcome);
     if (sinceChange_ >= 0) ++sinceChange_;
-    stage_.view->collective("theseus", phase.name, *outcome);
-    phase.outcomes.push_back(std::move(*outcome));
-    return {};
+    return outcome;
+  }
+
+  void keep(Phase& phase, CollectiveOutcome outcome) {
+    stage_.view->collective("theseus", phase.name, outcome);
+    phase.outcomes.push_back(std::move(outcome));
   }
 
   void noteSchedule(const CollectiveOutcome& outcome) {
