@@ -15,6 +15,8 @@ bool looksLikeCall(std::string_view content) {
 
 CandidateFacts factsOf(const Candidate& candidate) {
   CandidateFacts facts;
+  facts.collective = candidate.schedule->collective();
+  facts.usesSwitch = candidate.schedule->usesSwitch();
   auto cost = CostModel::make(*candidate.schedule);
   if (cost) {
     facts.cost = std::move(*cost);
@@ -118,7 +120,7 @@ std::optional<control::ScheduleSlot> CandidateList::find(std::string_view schedu
   const auto hash = base::hashFromHex(schedule);
   for (control::ScheduleSlot slot = 0; slot < size(); ++slot) {
     const bool meant = hash ? at(slot).hash == *hash : at(slot).name == schedule;
-    if (meant && at(slot).schedule->collective() == collective) return slot;
+    if (meant && facts(slot).collective == collective) return slot;
   }
   return std::nullopt;
 }

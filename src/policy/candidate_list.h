@@ -14,6 +14,8 @@ namespace theseus::policy {
 
 /// What the policy keeps beside each candidate.
 struct CandidateFacts {
+  Collective collective = Collective::kCustom;
+  bool usesSwitch = false;
   std::optional<CostModel> cost;
   std::string noPrediction;        // why there is no cost model
   bool automatic = false;          // known to all from the start

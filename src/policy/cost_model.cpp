@@ -251,7 +251,7 @@ Result<CostModel> CostModel::make(const schedule::Schedule& schedule) {
   return CostModel(std::move(program));
 }
 
-const CostSummary& CostModel::summary() const { return program_->summary; }
+const CostSummary& CostModel::summary() const& { return program_->summary; }
 
 double CostModel::predict(std::uint64_t bytes, const CostConditions& conditions) const {
   THESEUS_CHECK(conditions.bytesPerSecond.size() == static_cast<std::size_t>(program_->code.ranks),

@@ -31,7 +31,8 @@ class CostModel {
   /// Errors: what cannot be resolved into bytes for any size (the verifier refuses that as well).
   static Result<CostModel> make(const schedule::Schedule& schedule);
 
-  const CostSummary& summary() const;
+  const CostSummary& summary() const&;
+  const CostSummary& summary() const&& = delete;  // it would dangle
   /// Seconds for a message of `bytes` (the larger of one rank's input and output). Needs one rate for each rank.
   double predict(std::uint64_t bytes, const CostConditions& conditions) const;
 

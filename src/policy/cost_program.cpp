@@ -1,7 +1,5 @@
 #include "policy/cost_program.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "schedule/verify/program.h"
@@ -18,7 +16,8 @@ class Reduction {
       spaceStart_.push_back(result_.cells);
       result_.cells += space.cells;
     }
-    messageBytes_ = static_cast<double>(std::max(program.size.inputBytes, program.size.outputBytes));
+    // A barrier moves signals alone: its message is empty.
+    messageBytes_ = std::max(1.0, static_cast<double>(std::max(program.size.inputBytes, program.size.outputBytes)));
   }
 
   CostProgram run() && {
@@ -92,9 +91,6 @@ Result<CostProgram> buildCostProgram(const schedule::Schedule& schedule) {
   const verifying::ExaminedSize examined = verifying::examinedSizes(schedule).front();
   auto program = verifying::buildProgram(schedule, examined.size, examined.inPlace);
   if (!program) return fail(program.error());
-  if (std::max(program->size.inputBytes, program->size.outputBytes) == 0) {
-    return fail(ErrorCode::kInvalidSchedule, fmt::format("schedule '{}' has empty buffers: nothing to predict", schedule.name));
-  }
   return Reduction(*program).run();
 }
 

@@ -19,19 +19,21 @@ namespace {
 
 /// The size for which a straggler-aware schedule is cut into segments, and for which swaps tell their predictions.
 constexpr std::uint64_t kReferenceBytes = 64ull << 20;
-constexpr int kSegmentsMin = 8;
-constexpr int kSegmentsMax = 32;
-constexpr int kSegmentsStep = 4;
+constexpr double kSegmentsMin = 8;
+constexpr double kSegmentsMax = 64;
+constexpr double kSegmentsStep = 4;
+/// Sections (segments times healthy ranks) beyond this take too long to expand and verify while a round waits.
+constexpr double kSectionsMax = 256;
 /// Remarks beyond this are dropped, oldest first: a flood of bad entries must not fill the memory.
 constexpr std::size_t kRemarksMax = 200;
 
 /// k* = sqrt(l n / (B h alpha)): more segments shorten the filling of the pipeline, each costs every healthy rank a message.
 int segmentsFor(const PolicyOptions& options, double ratio) {
-  const double perSegment =
-      options.link.bytesPerSecond * std::max(1, options.ranks - 1) * std::max(options.link.latencySeconds, 1e-9);
+  const double healthy = std::max(1, options.ranks - 1);
+  const double perSegment = options.link.bytesPerSecond * healthy * std::max(options.link.latencySeconds, 1e-9);
   const double best = std::sqrt(ratio * static_cast<double>(kReferenceBytes) / perSegment);
-  const double steps = std::round(best / kSegmentsStep);
-  return static_cast<int>(std::clamp(steps * kSegmentsStep, double{kSegmentsMin}, double{kSegmentsMax}));
+  const double limit = std::clamp(kSectionsMax / healthy, kSegmentsMin, kSegmentsMax);
+  return static_cast<int>(std::floor(std::clamp(best, kSegmentsMin, limit) / kSegmentsStep) * kSegmentsStep);
 }
 
 bool hasParameter(const synth::GeneratorInfo& info, std::string_view parameter) {
@@ -228,15 +230,14 @@ std::shared_ptr<const control::DispatchTable> PolicyEngine::State::table() const
 std::string PolicyEngine::State::whyNot(control::ScheduleSlot slot, Collective collective, int bucket,
                                         std::uint64_t bytes) const {
   const Choice& choice = choices[static_cast<std::size_t>(collective)][static_cast<std::size_t>(bucket)];
-  if (const Force* force = Selection::forceFor(forces, collective, bucket)) {
-    const auto forced = candidates.find(force->schedule, collective);
-    if (forced && *forced == slot) {
-      const auto obstacle = selection.obstacle(slot, bucket, true);
-      return obstacle ? fmt::format("forced by an operator, but {}", *obstacle) : "forced by an operator";
-    }
-    if (forced && *forced == choice.slot) return fmt::format("an operator forces {}", force->schedule);
+  const Force* force = Selection::forceFor(forces, collective, bucket);
+  const auto forced = force != nullptr ? candidates.find(force->schedule, collective) : std::nullopt;
+  if (forced && *forced == slot) {
+    const auto obstacle = selection.obstacle(slot, bucket, true);
+    return obstacle ? fmt::format("forced by an operator, but {}", *obstacle) : "forced by an operator";
   }
   if (const auto obstacle = selection.obstacle(slot, bucket)) return *obstacle;
+  if (forced && *forced == choice.slot) return fmt::format("an operator forces {}", nameOf(*forced));
   if (slot == choice.slot) {
     const std::string slow = describeStragglers(fleet);
     return slow.empty() ? "in force" : "in force; " + slow;
@@ -288,7 +289,7 @@ std::vector<Explanation> PolicyEngine::explain(Collective collective, std::uint6
   std::vector<Explanation> lines;
   for (control::ScheduleSlot slot = 0; slot < state_->candidates.size(); ++slot) {
     const Candidate& candidate = state_->candidates.at(slot);
-    if (candidate.schedule->collective() != collective) continue;
+    if (state_->candidates.facts(slot).collective != collective) continue;
     Explanation& line = lines.emplace_back();
     line.schedule = candidate.name;
     line.slot = slot;

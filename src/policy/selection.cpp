@@ -91,7 +91,7 @@ std::optional<std::string> Selection::obstacle(control::ScheduleSlot slot, int b
     return fmt::format("made for {} ranks, the job has {}", schedule.rankCount(), options_.ranks);
   }
   if (!schedule.usable.empty() || !schedule.score.empty()) return "expressions are not supported yet";
-  if (schedule.usesSwitch()) return "needs switch channels (in-network reduction)";
+  if (candidates_.facts(slot).usesSwitch) return "needs switch channels (in-network reduction)";
   const std::uint64_t first = std::max<std::uint64_t>(1, bucketBytes(bucket));
   if (schedule.minMessageBytes > first || schedule.maxMessageBytes < lastBytes(bucket)) {
     return fmt::format("serves {} to {} bytes, the bucket holds {} to {}", schedule.minMessageBytes,
@@ -120,7 +120,7 @@ double Selection::neededGain(control::ScheduleSlot current, control::ScheduleSlo
 std::optional<control::ScheduleSlot> Selection::best(Collective collective, int bucket) {
   std::optional<control::ScheduleSlot> found;
   for (control::ScheduleSlot slot = 0; slot < candidates_.size(); ++slot) {
-    if (candidates_.at(slot).schedule->collective() != collective || obstacle(slot, bucket)) continue;
+    if (candidates_.facts(slot).collective != collective || obstacle(slot, bucket)) continue;
     if (!found || score(slot, bucket) < score(*found, bucket)) found = slot;
   }
   return found;
