@@ -41,7 +41,9 @@ struct PlanOptions {
 
 int report(const Error& error, const std::string& place) {
   fmt::print(stderr, "theseus plan: {}{}{}\n", place, place.empty() ? "" : ": ", error.message);
-  return error.code == ErrorCode::kIo || error.code == ErrorCode::kInvalidArgument ? kUsage : kInvalid;
+  const bool usage = error.code == ErrorCode::kIo || error.code == ErrorCode::kInvalidArgument ||
+                     error.code == ErrorCode::kNotFound || error.code == ErrorCode::kUnsupported;
+  return usage ? kUsage : kInvalid;
 }
 
 /// "-" is standard input.
@@ -99,6 +101,8 @@ std::string validLine(const schedule::Schedule& plan, const schedule::Verdict& v
                           plan.collectiveName, plan.rankCount(), bufferModeText(plan.bufferMode),
                           verdict.meaningChecked ? ", meaning" : "");
   if (!verdict.meaningChecked) line += " (no known collective, so no meaning to check)";
+  if (verdict.unevenFinding) line += "; only for messages that its chunks divide";
+  if (verdict.pairwiseFinding) line += "; only where writes are seen in causal order across ranks";
   if (verdict.usesSwitch) line += "; needs switch channels";
   return line;
 }
@@ -121,6 +125,8 @@ int verifyFile(const std::string& file, const PlanOptions& options, nlohmann::or
   row["valid"] = verdict.valid();
   row["meaning_checked"] = verdict.meaningChecked;
   row["tail_synchronized"] = verdict.tailSynchronized;
+  if (verdict.unevenFinding) row["even_only"] = findingJson(*verdict.unevenFinding);
+  if (verdict.pairwiseFinding) row["causal_order_needed"] = findingJson(*verdict.pairwiseFinding);
   row["findings"] = nlohmann::ordered_json::array();
   for (const auto& finding : verdict.findings) {
     row["findings"].push_back(findingJson(finding));

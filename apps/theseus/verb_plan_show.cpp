@@ -90,15 +90,14 @@ std::string pieceText(const Piece& piece, Rank self) {
   return text;
 }
 
-std::string rangesText(const ResolvedRank& resolved, std::size_t block, std::size_t op, Rank self,
-                       const std::string& indent) {
+/// The resolved ranges of one op; iterations of a pipeline's inner ops are told apart as inner.iteration.
+std::string rangesText(const std::vector<ResolvedOp>& resolved, std::size_t op, bool pipeline, Rank self) {
   std::string text;
-  for (const auto& each : resolved.threadBlocks[block]) {
+  for (const auto& each : resolved) {
     if (each.opIndex != op) continue;
     for (const auto& piece : each.pieces) {
-      const auto where =
-          each.code == OpCode::kNop ? "" : fmt::format("{}.{} ", each.innerIndex, each.iteration);
-      text += fmt::format("{}  {}{}\n", indent, where, pieceText(piece, self));
+      const auto where = pipeline ? fmt::format("{}.{} ", each.innerIndex, each.iteration) : "";
+      text += fmt::format("          {}{}\n", where, pieceText(piece, self));
     }
   }
   return text;
@@ -128,7 +127,8 @@ std::string rankText(const Schedule& plan, Rank rank, const ResolvedRank* resolv
       text += fmt::format("    {:>3} {}\n", k, opText(block, from, block.ops[k]));
       for (const auto& inner : block.ops[k].inner)
         text += fmt::format("          {}\n", opText(block, from, inner));
-      if (resolved != nullptr) text += rangesText(*resolved, i, k, rank, "        ");
+      if (resolved != nullptr)
+        text += rangesText(resolved->threadBlocks[i], k, block.ops[k].code == OpCode::kPipeline, rank);
     }
   }
   return text;

@@ -19,22 +19,21 @@ struct Move {
   std::vector<Target> to;    // scratch
 };
 
-bool holdsPackets(OperandShape shape) {
-  return shape == OperandShape::LocalPacket || shape == OperandShape::LocalAndPackets;
+/// Ops that must not touch what nobody wrote: packets would be awaited for ever, a switch reduces what lies
+/// there.
+bool needsExactLength(const Op& op) {
+  const auto& row = traits(op.code);
+  return row.sources == OperandShape::LocalPacket || row.sources == OperandShape::LocalAndPackets ||
+         row.sources == OperandShape::Switch || row.destinations == OperandShape::Switch;
 }
 
-bool usesPackets(const std::vector<Op>& ops) {
-  return std::any_of(ops.begin(), ops.end(), [](const Op& op) {
-    if (holdsPackets(traits(op.code).sources)) return true;
-    return std::any_of(op.inner.begin(), op.inner.end(),
-                       [](const Op& inner) { return holdsPackets(traits(inner.code).sources); });
-  });
-}
-
-bool usesPackets(const Schedule& schedule) {
+bool needsExactLengths(const Schedule& schedule) {
   for (const auto& rank : schedule.ranks) {
     for (const auto& block : rank.threadBlocks) {
-      if (usesPackets(block.ops)) return true;
+      for (const auto& op : block.ops) {
+        if (needsExactLength(op) || std::any_of(op.inner.begin(), op.inner.end(), needsExactLength))
+          return true;
+      }
     }
   }
   return false;
@@ -81,6 +80,11 @@ class MoveCollector {
     const auto found = targets.find(op, operand);
     if (!found) return fail(found.error());
     move.from.push_back(*found);
+    if (operand.place != Operand::Place::kSwitch) return {};
+    for (const auto member : targets.switchMembers(operand)) {
+      if (member == found->rank || found->kind != BufferKind::kScratch) continue;
+      move.from.push_back({member, found->kind, found->index, found->size});
+    }
     return {};
   }
 
@@ -99,11 +103,15 @@ class MoveCollector {
   }
 
   Status keep(Move move) {
-    for (const auto& target : move.to) {
+    std::vector<Target> scratch = move.to;
+    for (const auto& target : move.from) {
+      if (target.kind == BufferKind::kScratch) scratch.push_back(target);
+    }
+    for (const auto& target : scratch) {
       if (target.rank < 0 || target.rank >= schedule_.rankCount() ||
           target.index + target.size > schedule_.ranks[static_cast<std::size_t>(target.rank)].scratchChunks) {
         return fail(ErrorCode::kInvalidSchedule,
-                    fmt::format("schedule '{}': a switch store past the scratch of rank {}", schedule_.name,
+                    fmt::format("schedule '{}': a switch operand past the scratch of rank {}", schedule_.name,
                                 target.rank));
       }
     }
@@ -118,7 +126,7 @@ class MoveCollector {
 }  // namespace
 
 Status shortenPackets(const Schedule& schedule, ChunkLayout& layout) {
-  if (layout.uniform() || !usesPackets(schedule)) return {};
+  if (layout.uniform() || !needsExactLengths(schedule)) return {};
   const auto moves = MoveCollector(schedule).run();
   if (!moves) return fail(moves.error());
   std::uint64_t scratchChunks = 0;
