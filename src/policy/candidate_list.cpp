@@ -99,6 +99,7 @@ Result<control::ScheduleSlot> CandidateList::insert(Candidate candidate, Candida
     return fail(ErrorCode::kUnsupported, fmt::format("schedule '{}': all {} slots are taken", candidate.name,
                                                      control::kScheduleSlots));
   }
+  byCollective_[static_cast<std::size_t>(facts.collective)].push_back(size());
   candidates_.push_back(std::move(candidate));
   facts_.push_back(std::move(facts));
   return static_cast<control::ScheduleSlot>(size() - 1);
@@ -118,9 +119,8 @@ Status CandidateList::drop(std::string_view schedule) {
 
 std::optional<control::ScheduleSlot> CandidateList::find(std::string_view schedule, Collective collective) const {
   const auto hash = base::hashFromHex(schedule);
-  for (control::ScheduleSlot slot = 0; slot < size(); ++slot) {
-    const bool meant = hash ? at(slot).hash == *hash : at(slot).name == schedule;
-    if (meant && facts(slot).collective == collective) return slot;
+  for (const control::ScheduleSlot slot : slotsOf(collective)) {
+    if (hash ? at(slot).hash == *hash : at(slot).name == schedule) return slot;
   }
   return std::nullopt;
 }

@@ -2,6 +2,7 @@
 // agreed entries, so equal on every rank. Internal to the policy; one thread.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -38,6 +39,9 @@ class CandidateList {
   /// Slots of all candidates that a hash or short name means, for one collective.
   std::optional<control::ScheduleSlot> find(std::string_view schedule, Collective collective) const;
   const std::vector<Candidate>& all() const { return candidates_; }
+  const std::vector<control::ScheduleSlot>& slotsOf(Collective collective) const {
+    return byCollective_[static_cast<std::size_t>(collective)];
+  }
   const Candidate& at(control::ScheduleSlot slot) const { return candidates_[static_cast<std::size_t>(slot)]; }
   const CandidateFacts& facts(control::ScheduleSlot slot) const { return facts_[static_cast<std::size_t>(slot)]; }
   control::ScheduleSlot size() const { return static_cast<control::ScheduleSlot>(candidates_.size()); }
@@ -48,6 +52,7 @@ class CandidateList {
   int ranks_;
   std::vector<Candidate> candidates_;
   std::vector<CandidateFacts> facts_;
+  std::array<std::vector<control::ScheduleSlot>, control::kCollectives> byCollective_;  // ascending
 };
 
 /// The generator whose schedules assume that one rank is slow, and its parameters.

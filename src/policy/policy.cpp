@@ -287,9 +287,8 @@ std::vector<Explanation> PolicyEngine::explain(Collective collective, std::uint6
   const int bucket = control::sizeBucket(bytes);
   const Choice& choice = state_->choices[static_cast<std::size_t>(collective)][static_cast<std::size_t>(bucket)];
   std::vector<Explanation> lines;
-  for (control::ScheduleSlot slot = 0; slot < state_->candidates.size(); ++slot) {
+  for (const control::ScheduleSlot slot : state_->candidates.slotsOf(collective)) {
     const Candidate& candidate = state_->candidates.at(slot);
-    if (state_->candidates.facts(slot).collective != collective) continue;
     Explanation& line = lines.emplace_back();
     line.schedule = candidate.name;
     line.slot = slot;

@@ -119,8 +119,8 @@ double Selection::neededGain(control::ScheduleSlot current, control::ScheduleSlo
 
 std::optional<control::ScheduleSlot> Selection::best(Collective collective, int bucket) {
   std::optional<control::ScheduleSlot> found;
-  for (control::ScheduleSlot slot = 0; slot < candidates_.size(); ++slot) {
-    if (candidates_.facts(slot).collective != collective || obstacle(slot, bucket)) continue;
+  for (const control::ScheduleSlot slot : candidates_.slotsOf(collective)) {
+    if (obstacle(slot, bucket)) continue;
     if (!found || score(slot, bucket) < score(*found, bucket)) found = slot;
   }
   return found;
