@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -60,6 +61,7 @@ class Master final : public Rendezvous {
   Status takeBlob(Rank rank, std::string_view payload);
   std::vector<Rank> missing() const;
   Status flushMembers(Deadline deadline);
+  void tellLateRanks();
   tl::unexpected<Error> failJob(Error error);
 
   CommunicatorOptions options_;
@@ -68,6 +70,7 @@ class Master final : public Rendezvous {
   std::vector<Peer> members_;
   std::vector<Pending> pending_;
   std::vector<std::unique_ptr<FramedStream>> turnedAway_;  // get the job's error too
+  std::set<Rank> told_;                                    // ranks that know the job's error
   StrangerLog strangers_;
   Deadline joinDeadline_{};
   bool joining_ = true;
@@ -141,7 +144,10 @@ std::vector<Rank> Master::missing() const {
 Status Master::join() {
   joinDeadline_ = Clock::now() + options_.timeout;
   while (!missing().empty()) {
-    THESEUS_TRY(step(joinDeadline_));
+    if (auto stepped = step(joinDeadline_); !stepped) {
+      tellLateRanks();
+      return stepped;
+    }
     if (Clock::now() < joinDeadline_) continue;
     const std::vector<Rank> absent = missing();
     if (absent.empty()) break;
@@ -159,6 +165,18 @@ Status Master::join() {
     members_[static_cast<std::size_t>(rank)].stream->queueFrame(static_cast<std::uint8_t>(RendezvousFrame::kJoined), "");
   }
   return flushMembers(Clock::now() + options_.timeout);
+}
+
+/// The job has failed before all ranks came. Those that come a little later hear why; otherwise they would look for rank 0 until their time-out.
+void Master::tellLateRanks() {
+  const Deadline deadline = Clock::now() + 1s;
+  while (Clock::now() < deadline && told_.size() + 1 < members_.size()) {
+    if (auto stepped = step(deadline); !stepped) continue;  // one more that cannot join, for the same or another reason
+  }
+  for (auto& stream : turnedAway_) stream->closeSending();
+  turnedAway_.clear();
+  pending_.clear();
+  listener_.close();
 }
 
 Status Master::step(Deadline deadline) {
@@ -183,13 +201,16 @@ Status Master::step(Deadline deadline) {
     if (entries[i].revents != 0) THESEUS_TRY(readMember(ranks[i], joining_));
   }
   const auto now = Clock::now();
+  Status outcome;
   for (std::size_t i = 0; i < pending_.size(); ++i) {
-    if (entries[ranks.size() + i].revents != 0) THESEUS_TRY(serve(pending_[i]));
+    Status served;
+    if (entries[ranks.size() + i].revents != 0) served = serve(pending_[i]);
+    if (!served && outcome) outcome = served;
     if (!pending_[i].gone && now >= pending_[i].deadline) drop(pending_[i], "it did not complete the handshake in time");
   }
   std::erase_if(pending_, [](const Pending& pending) { return pending.gone; });
   if (listener_.valid() && (entries.back().revents & POLLIN) != 0) acceptAll();
-  return {};
+  return outcome;
 }
 
 void Master::acceptAll() {
@@ -247,6 +268,13 @@ Status Master::admit(Pending& pending) {
   const Rank rank = pending.hello.peer().rank;
   pending.gone = true;
   Peer& member = members_[static_cast<std::size_t>(rank)];
+  if (broken_) {
+    pending.stream->queueFrame(static_cast<std::uint8_t>(RendezvousFrame::kError), encodeError(*broken_));
+    (void)pending.stream->flush();
+    told_.insert(rank);
+    turnedAway_.push_back(std::move(pending.stream));
+    return {};
+  }
   if (rank == 0 || member.stream) {
     turnedAway_.push_back(std::move(pending.stream));
     return failJob(Error{ErrorCode::kMismatch,
@@ -322,9 +350,10 @@ Status Master::flushMembers(Deadline deadline) {
 tl::unexpected<Error> Master::failJob(Error error) {
   if (broken_) return fail(*broken_);
   broken_ = error;
-  listener_.close();
-  for (Peer& member : members_) {
-    if (member.stream) turnedAway_.push_back(std::move(member.stream));
+  for (std::size_t rank = 0; rank < members_.size(); ++rank) {
+    if (!members_[rank].stream) continue;
+    turnedAway_.push_back(std::move(members_[rank].stream));
+    told_.insert(static_cast<Rank>(rank));
   }
   for (auto& stream : turnedAway_) stream->queueFrame(static_cast<std::uint8_t>(RendezvousFrame::kError), encodeError(error));
   const Deadline deadline = Clock::now() + 2s;  // a courtesy, not worth more
