@@ -163,7 +163,8 @@ class Play {
     egressFree_[from] = start + overhead_ + bytes / conditions_.bytesPerSecond[from];
     const double ingressStart = std::max(start, ingressFree_[to]);
     ingressFree_[to] = ingressStart + overhead_ + bytes / conditions_.bytesPerSecond[to];
-    return std::max(egressFree_[from], ingressFree_[to]) + conditions_.latencySeconds - overhead_;
+    const double handling = bytes / conditions_.handlingBytesPerSecond;
+    return std::max(egressFree_[from], ingressFree_[to]) + conditions_.latencySeconds - overhead_ + handling;
   }
 
   /// A signal after data arrives with the data; one without is a message of its own.
@@ -227,7 +228,7 @@ CostSummary summarize(const CostProgram& program) {
     }
   }
   // With messages that take one second of flight and no time at the ports, the end is the length of the longest chain.
-  const CostConditions conditions{1.0, std::vector<double>(ranks, 1.0)};
+  const CostConditions conditions{1.0, 1.0, std::vector<double>(ranks, 1.0)};
   const double chain = Play(program, 0, conditions, 0).run();
   summary.depth = std::isfinite(chain) ? static_cast<int>(chain) : 0;
   return summary;

@@ -13,7 +13,8 @@ namespace theseus::policy {
 
 /// What the fabric is taken to be like.
 struct CostConditions {
-  double latencySeconds = 20e-6;          // from a message's last byte at the sender to the receiver acting on it
+  double latencySeconds = 20e-6;          // from a message's last byte at the sender to the receiver seeing it
+  double handlingBytesPerSecond = 2e9;    // the receiver copies or reduces a message before it acts on it
   std::vector<double> bytesPerSecond;     // of each rank's port, each direction
   friend bool operator==(const CostConditions&, const CostConditions&) = default;
 };

@@ -50,14 +50,10 @@ void FleetView::update(std::span<const double> linkRates) {
     rates_[rank] = rank < linkRates.size() ? linkRates[rank] : std::nan("");
     if (known(rates_[rank])) values.push_back(rates_[rank]);
   }
-  if (values.empty()) {
-    std::fill(levels_.begin(), levels_.end(), 0);
-    worst_ = -1;
-    return;
-  }
+  if (values.empty()) return;  // nothing new is known: what was seen last stays true
   updateHealthy(upperMedian(values));
   for (std::size_t rank = 0; rank < rates_.size(); ++rank) {
-    levels_[rank] = known(rates_[rank]) ? quantise(median_ / rates_[rank], levels_[rank]) : 0;
+    levels_[rank] = known(rates_[rank]) ? quantise(median_ / rates_[rank], levels_[rank]) : levels_[rank];
   }
   // Among equals the one that was the worst stays it.
   const int highest = *std::max_element(levels_.begin(), levels_.end());

@@ -25,6 +25,7 @@ inline constexpr const char* kNominalRateAttribute = "link_nominal_bps";
 struct LinkModel {
   double latencySeconds = 20e-6;
   double bytesPerSecond = 1e9;
+  double handlingBytesPerSecond = 2e9;  // copying or reducing what arrived, before it can be passed on
 };
 
 struct PolicyOptions {

@@ -45,7 +45,7 @@ void Selection::refresh(const RoundFacts& facts, std::optional<double> nominalBy
   facts_ = facts;
   const double prior = nominalBytesPerSecond.value_or(options_.link.bytesPerSecond);
   const double healthy = fleet_.healthyBytesPerSecond().value_or(prior);
-  CostConditions conditions{options_.link.latencySeconds, {}};
+  CostConditions conditions{options_.link.latencySeconds, options_.link.handlingBytesPerSecond, {}};
   for (Rank rank = 0; rank < options_.ranks; ++rank) conditions.bytesPerSecond.push_back(healthy / fleet_.ratio(rank));
   if (conditions != conditions_) scores_.clear();
   conditions_ = std::move(conditions);
