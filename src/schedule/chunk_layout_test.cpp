@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <random>
 
@@ -305,66 +306,81 @@ TEST(MessageSizes, CountsAreMeantAsTheCallsMeanThem) {
 // ---- real plans at sizes of every remainder
 // ----------------------------------------------------------------------
 
-using ByteRanges = std::map<std::pair<Rank, BufferKind>, std::vector<bool>>;
-
-void mark(std::vector<bool>& bytes, const Extent& extent) {
-  if (bytes.size() < extent.offset + extent.bytes) bytes.resize(extent.offset + extent.bytes);
-  for (std::uint64_t i = 0; i < extent.bytes; ++i) bytes[extent.offset + i] = true;
-}
-
 bool packetSource(OperandShape shape, std::size_t i) {
   return shape == OperandShape::LocalPacket || (shape == OperandShape::LocalAndPackets && i > 0);
 }
 
 /// Every extent within its buffer, all of a piece as long as each other, and no packet read that nobody
 /// writes (which an executor would wait for without end).
-void checkPlan(const Schedule& plan, const MessageSize& size) {
-  std::vector<ResolvedRank> ranks;
-  for (Rank rank = 0; rank < plan.rankCount(); ++rank) {
-    auto resolved = resolve(plan, rank, size);
-    ASSERT_TRUE(resolved) << resolved.error().message;
-    ranks.push_back(std::move(*resolved));
+class PlanCheck {
+ public:
+  PlanCheck(const Schedule& plan, const MessageSize& size) : size_(size) {
+    for (Rank rank = 0; rank < plan.rankCount(); ++rank) {
+      auto resolved = resolve(plan, rank, size);
+      EXPECT_TRUE(resolved) << resolved.error().message;
+      if (resolved) ranks_.push_back(std::move(*resolved));
+    }
+    complete_ = ranks_.size() == plan.ranks.size();
   }
-  std::map<Rank, std::vector<bool>> written;
-  std::vector<std::pair<Extent, std::string>> awaited;
-  const auto check = [&](const Extent& extent, std::uint64_t bytes) {
+
+  void run() {
+    ASSERT_TRUE(complete_);
+    for (const auto& rank : ranks_) {
+      for (const auto& block : rank.threadBlocks) checkBlock(block);
+    }
+    for (const auto& [extent, op] : awaited_) {
+      const auto& bytes = written_[extent.rank];
+      ASSERT_LE(extent.offset + extent.bytes, bytes.size()) << op;
+      const auto first = bytes.begin() + static_cast<std::ptrdiff_t>(extent.offset);
+      const auto last = first + static_cast<std::ptrdiff_t>(extent.bytes);
+      ASSERT_EQ(std::find(first, last, false), last)
+          << op << " of rank " << extent.rank << " waits for what nobody sends";
+    }
+  }
+
+ private:
+  void checkBlock(const std::vector<ResolvedOp>& block) {
+    for (const auto& op : block) {
+      for (const auto& piece : op.pieces) checkPiece(op, piece);
+    }
+  }
+
+  void checkPiece(const ResolvedOp& op, const Piece& piece) {
+    const auto bytes = piece.sources.front().bytes;
+    for (std::size_t i = 0; i < piece.sources.size(); ++i) {
+      checkExtent(piece.sources[i], bytes);
+      if (!packetSource(traits(op.code).sources, i)) continue;
+      awaited_.emplace_back(piece.sources[i],
+                            std::string(traits(op.code).name) + " op " + std::to_string(op.opIndex));
+    }
+    for (const auto& extent : piece.destinations) {
+      checkExtent(extent, bytes);
+      if (extent.buffer == BufferKind::kScratch) mark(extent);
+    }
+  }
+
+  void checkExtent(const Extent& extent, std::uint64_t bytes) const {
     const auto limit = extent.buffer == BufferKind::kScratch
-                           ? ranks[static_cast<std::size_t>(extent.rank)].scratchBytes
-                       : extent.buffer == BufferKind::kInput ? size.inputBytes
-                                                             : size.outputBytes;
-    ASSERT_GT(extent.bytes, 0u);
-    ASSERT_EQ(extent.bytes, bytes);
-    ASSERT_LE(extent.offset + extent.bytes, limit);
-  };
-  for (const auto& rank : ranks) {
-    for (const auto& block : rank.threadBlocks) {
-      for (const auto& op : block) {
-        for (const auto& piece : op.pieces) {
-          const auto bytes = piece.sources.front().bytes;
-          for (std::size_t i = 0; i < piece.sources.size(); ++i) {
-            check(piece.sources[i], bytes);
-            if (packetSource(traits(op.code).sources, i)) {
-              awaited.emplace_back(piece.sources[i],
-                                   std::string(traits(op.code).name) + " op " + std::to_string(op.opIndex));
-            }
-          }
-          for (const auto& extent : piece.destinations) {
-            check(extent, bytes);
-            if (extent.buffer == BufferKind::kScratch) mark(written[extent.rank], extent);
-          }
-        }
-      }
-    }
+                           ? ranks_[static_cast<std::size_t>(extent.rank)].scratchBytes
+                       : extent.buffer == BufferKind::kInput ? size_.inputBytes
+                                                             : size_.outputBytes;
+    EXPECT_GT(extent.bytes, 0u);
+    EXPECT_EQ(extent.bytes, bytes);
+    EXPECT_LE(extent.offset + extent.bytes, limit);
   }
-  for (const auto& [extent, op] : awaited) {
-    const auto& bytes = written[extent.rank];
-    ASSERT_LE(extent.offset + extent.bytes, bytes.size()) << op;
-    for (std::uint64_t i = 0; i < extent.bytes; ++i) {
-      ASSERT_TRUE(bytes[extent.offset + i])
-          << op << " of rank " << extent.rank << " waits for byte " << extent.offset + i;
-    }
+
+  void mark(const Extent& extent) {
+    auto& bytes = written_[extent.rank];
+    if (bytes.size() < extent.offset + extent.bytes) bytes.resize(extent.offset + extent.bytes);
+    for (std::uint64_t i = 0; i < extent.bytes; ++i) bytes[extent.offset + i] = true;
   }
-}
+
+  MessageSize size_;
+  bool complete_ = false;
+  std::vector<ResolvedRank> ranks_;
+  std::map<Rank, std::vector<bool>> written_;  // scratch
+  std::vector<std::pair<Extent, std::string>> awaited_;
+};
 
 TEST(RealPlansAtAnySize, StayInBoundsAndAwaitOnlyWhatIsSent) {
   THESEUS_SKIP_WITHOUT_CASES();
@@ -380,8 +396,8 @@ TEST(RealPlansAtAnySize, StayInBoundsAndAwaitOnlyWhatIsSent) {
       const std::uint64_t step = plan->rankCount() > 8 ? 37 : 5;
       for (std::uint64_t count = 0; count <= 160; count += step) {
         SCOPED_TRACE("count " + std::to_string(count));
-        checkPlan(*plan, messageSize(plan->collective(), plan->rankCount(), count, 4));
-        if (::testing::Test::HasFatalFailure()) return;
+        PlanCheck(*plan, messageSize(plan->collective(), plan->rankCount(), count, 4)).run();
+        if (::testing::Test::HasFailure()) return;
         ++sizes;
       }
     }

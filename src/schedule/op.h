@@ -18,8 +18,8 @@ enum class OpCode : std::uint8_t {
 
 enum class OpClass : std::uint8_t { Local, Remote, Sync, Fused, Container };
 
-/// Shape of an operand list. Local = a range of this rank's buffers; Remote = of a peer's; Packet = a range of
-/// scratch whose bytes carry flags, so that reading them waits for their arrival.
+/// Shape of an operand list. Local = a range of this rank's buffers; Remote = of a peer's; Packet = a range
+/// of scratch whose bytes carry flags, so that reading them waits for their arrival.
 enum class OperandShape : std::uint8_t {
   None,
   Local,               // exactly one local range
@@ -30,8 +30,8 @@ enum class OperandShape : std::uint8_t {
   LocalAndPacket,      // one local range, then one range of packets in local scratch
   LocalAndRemotes,     // one local range, then one or more remote ranges
   LocalPacketRemotes,  // one local range, one range of packets in local scratch, then remote ranges
-  RemoteEach,          // remote ranges, the k-th belongs to the k-th of the other side (or all to the one source)
-  Switch,              // exactly one range of a switch channel
+  RemoteEach,  // remote ranges, the k-th belongs to the k-th of the other side (or all to the one source)
+  Switch,      // exactly one range of a switch channel
 };
 
 enum class ChannelUse : std::uint8_t { None, Optional, Required };
@@ -62,8 +62,8 @@ struct Operand {
   enum class Place : std::uint8_t { kLocal, kRemote, kSwitch };
   Place place = Place::kLocal;
   BufferKind buffer = BufferKind::kInput;  // kLocal: the buffer. kRemote, kSwitch: unused
-  std::uint32_t id = 0;  // kRemote: position in the block's remote_buffer_refs of the op's channel type;
-                         // kSwitch: position in the block's list of switch channels
+  std::uint32_t id = 0;     // kRemote: position in the block's remote_buffer_refs of the op's channel type;
+                            // kSwitch: position in the block's list of switch channels
   std::uint32_t index = 0;  // first chunk
   std::uint32_t size = 0;   // chunks
   friend bool operator==(const Operand&, const Operand&) = default;
@@ -86,10 +86,10 @@ struct Op {
   std::optional<std::uint32_t> barrierId;
   std::optional<std::uint32_t> barrierThreadBlocks;
   std::vector<std::uint32_t> semaphoreIds;
-  std::optional<ReduceOp> reduceOp;  // as written in the plan; the call's own op is what runs
-  std::uint64_t pipelineUnitBytes = 0;   // kPipeline only: iter_context.unit_size
-  std::uint32_t pipelineChunks = 0;      // kPipeline only: iter_context.num_chunks
-  std::vector<Op> inner;                 // kPipeline only
+  std::optional<ReduceOp> reduceOp;     // as written in the plan; the call's own op is what runs
+  std::uint64_t pipelineUnitBytes = 0;  // kPipeline only: iter_context.unit_size
+  std::uint32_t pipelineChunks = 0;     // kPipeline only: iter_context.num_chunks
+  std::vector<Op> inner;                // kPipeline only
   friend bool operator==(const Op&, const Op&) = default;
 };
 

@@ -123,48 +123,72 @@ class MoveCollector {
   std::vector<Move> moves_;
 };
 
+/// Lets lengths flow along the moves until nothing grows. They only grow and take few values, so this ends;
+/// chains of forwarders need a round a hop at most.
+class LengthFlow {
+ public:
+  LengthFlow(const Schedule& schedule, const ChunkLayout& layout) : schedule_(schedule), layout_(layout) {
+    for (const auto& rank : schedule.ranks) lengths_.emplace_back(rank.scratchChunks, 0);
+  }
+
+  Status run(const std::vector<Move>& moves) {
+    for (grew_ = true; grew_;) {
+      grew_ = false;
+      for (const auto& move : moves) {
+        for (std::uint64_t k = 0; k < move.to.front().size; ++k) visit(move, k);
+        if (visited_ <= kMaxChunksVisited) continue;
+        return fail(ErrorCode::kInvalidSchedule,
+                    fmt::format("schedule '{}': too large to resolve for uneven chunks", schedule_.name));
+      }
+    }
+    return {};
+  }
+
+  std::vector<std::vector<std::uint64_t>> take() && { return std::move(lengths_); }
+
+ private:
+  void visit(const Move& move, std::uint64_t k) {
+    ++visited_;
+    auto length = layout_.slotBytes();
+    for (const auto& target : move.from) {
+      if (k < target.size) length = std::min(length, lengthOf(target, k));
+    }
+    for (const auto& target : move.to) {
+      if (k >= target.size) continue;
+      auto& known = lengths_[static_cast<std::size_t>(target.rank)][target.index + k];
+      grew_ = grew_ || known < length;
+      known = std::max(known, length);
+    }
+  }
+
+  std::uint64_t lengthOf(const Target& target, std::uint64_t k) const {
+    if (target.kind != BufferKind::kScratch)
+      return layout_.length(target.rank, target.kind, target.index + k);
+    return lengths_[static_cast<std::size_t>(target.rank)][target.index + k];
+  }
+
+  const Schedule& schedule_;
+  const ChunkLayout& layout_;
+  std::vector<std::vector<std::uint64_t>> lengths_;  // by rank and scratch chunk
+  std::uint64_t visited_ = 0;
+  bool grew_ = false;
+};
+
 }  // namespace
 
 Status shortenPackets(const Schedule& schedule, ChunkLayout& layout) {
   if (layout.uniform() || !needsExactLengths(schedule)) return {};
-  const auto moves = MoveCollector(schedule).run();
-  if (!moves) return fail(moves.error());
   std::uint64_t scratchChunks = 0;
   for (const auto& rank : schedule.ranks) scratchChunks += rank.scratchChunks;
   if (scratchChunks > kMaxScratchChunks) {
     return fail(ErrorCode::kInvalidSchedule, fmt::format("schedule '{}': {} scratch chunks; {} are the most",
                                                          schedule.name, scratchChunks, kMaxScratchChunks));
   }
-  std::vector<std::vector<std::uint64_t>> lengths;
-  for (const auto& rank : schedule.ranks) lengths.emplace_back(rank.scratchChunks, 0);
-  const auto lengthOf = [&](const Target& target, std::uint64_t k) {
-    if (target.kind != BufferKind::kScratch) return layout.length(target.rank, target.kind, target.index + k);
-    return lengths[static_cast<std::size_t>(target.rank)][target.index + k];
-  };
-  // Lengths only grow and take few values, so this ends; forwarding chains need a round a hop at most.
-  std::uint64_t visited = 0;
-  for (bool grew = true; grew;) {
-    grew = false;
-    for (const auto& move : *moves) {
-      for (std::uint64_t k = 0; k < move.to.front().size; ++k) {
-        if (++visited > kMaxChunksVisited) {
-          return fail(ErrorCode::kInvalidSchedule,
-                      fmt::format("schedule '{}': too large to resolve for uneven chunks", schedule.name));
-        }
-        auto length = layout.slotBytes();
-        for (const auto& target : move.from) {
-          if (k < target.size) length = std::min(length, lengthOf(target, k));
-        }
-        for (const auto& target : move.to) {
-          if (k >= target.size) continue;
-          auto& known = lengths[static_cast<std::size_t>(target.rank)][target.index + k];
-          grew = grew || known < length;
-          known = std::max(known, length);
-        }
-      }
-    }
-  }
-  layout.setScratchLengths(std::move(lengths));
+  const auto moves = MoveCollector(schedule).run();
+  if (!moves) return fail(moves.error());
+  LengthFlow flow(schedule, layout);
+  THESEUS_TRY(flow.run(*moves));
+  layout.setScratchLengths(std::move(flow).take());
   return {};
 }
 

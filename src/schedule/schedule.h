@@ -1,6 +1,6 @@
 // The schedule IR: the whole plan of a collective in four layers, global -> rank -> thread block -> op.
-// It is the MSCCL++ execution plan, field for field, plus optional keys of ours. Plain values: build one, verify
-// it, then share it as const. Format: docs/schedule-format.md.
+// It is the MSCCL++ execution plan, field for field, plus optional keys of ours. Plain values: build one,
+// verify it, then share it as const. Format: docs/schedule-format.md.
 #pragma once
 
 #include <cstdint>
@@ -77,25 +77,25 @@ struct RankPlan {
 /// Which relation of the user's buffers the plan was written for.
 enum class BufferMode : std::uint8_t {
   kOutOfPlace,  // "inplace": false
-  kInPlace,     // "inplace": true: input and output are one buffer (allgather: input = its own block of output)
-  kEither,      // "inplace": true and our key "out_of_place": true: correct for both, verified for both
+  kInPlace,  // "inplace": true: input and output are one buffer (allgather: input = its own block of output)
+  kEither,   // "inplace": true and our key "out_of_place": true: correct for both, verified for both
 };
 
 struct Schedule {
   std::string name;
-  std::string collectiveName;  // as written: "allreduce", "test", ...
+  std::string collectiveName;       // as written: "allreduce", "test", ...
   std::string protocol = "Simple";  // "LL" = packets
   BufferMode bufferMode = BufferMode::kOutOfPlace;
   bool reuseResources = false;
   bool doubleScratch = false;
   std::uint32_t threadsPerBlock = 1024;
-  std::uint32_t bufferAlignment = 16;  // bytes
-  std::uint64_t minMessageBytes = 0;   // inclusive
+  std::uint32_t bufferAlignment = 16;                                         // bytes
+  std::uint64_t minMessageBytes = 0;                                          // inclusive
   std::uint64_t maxMessageBytes = std::numeric_limits<std::uint64_t>::max();  // inclusive
-  std::vector<RankPlan> ranks;         // position = rank
-  Rank root = 0;                       // broadcast, reduce: our key "root"
-  std::string usable;                  // our key: Lua expression, empty = always
-  std::string score;                   // our key: Lua expression, empty = the cost model's
+  std::vector<RankPlan> ranks;                                                // position = rank
+  Rank root = 0;                                  // broadcast, reduce: our key "root"
+  std::string usable;                             // our key: Lua expression, empty = always
+  std::string score;                              // our key: Lua expression, empty = the cost model's
   std::map<std::string, std::string> provenance;  // our key: who made it, how
   friend bool operator==(const Schedule&, const Schedule&) = default;
 

@@ -8,8 +8,8 @@
 
 namespace theseus::schedule {
 
-/// Reads an <algo> and lowers it to the IR: each message becomes a put into scratch of the receiver and a signal
-/// (a slot of scratch for each message, so no flow control is needed), each dependency a semaphore.
+/// Reads an <algo> and lowers it to the IR: each message becomes a put into scratch of the receiver and a
+/// signal (a slot of scratch for each message, so no flow control is needed), each dependency a semaphore.
 Result<Schedule> readXml(std::string_view text);
 
 /// Reads JSON or XML by the first non-blank character.

@@ -12,16 +12,20 @@ namespace {
 
 /// A ring step by hand: rank 0 sends its chunk, rank 1 adds its own and sends the sum back.
 const char* const kPair = R"(<!-- a comment -->
-<algo name="pair" proto="LL" nchannels="1" nchunksperloop="1" ngpus="2" coll="allreduce" inplace="1" outofplace="0" maxcount="3">
+<algo name="pair" proto="LL" nchannels="1" nchunksperloop="1" ngpus="2" coll="allreduce" inplace="1"
+      outofplace="0" maxcount="3">
   <gpu id="0" i_chunks="1" o_chunks="0" s_chunks="0">
     <tb id="0" send="1" recv="1" chan="0">
-      <step s="0" type="s" srcbuf="i" srcoff="0" dstbuf="i" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/>
-      <step s="1" type="r" srcbuf="i" srcoff="0" dstbuf="i" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/>
+      <step s="0" type="s" srcbuf="i" srcoff="0"
+          dstbuf="i" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/>
+      <step s="1" type="r" srcbuf="i" srcoff="0"
+          dstbuf="i" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/>
     </tb>
   </gpu>
   <gpu id="1" i_chunks="1" o_chunks="0" s_chunks="0">
     <tb id="0" send="0" recv="0" chan="0">
-      <step s="0" type="rrcs" srcbuf="i" srcoff="0" dstbuf="i" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/>
+      <step s="0" type="rrcs" srcbuf="i" srcoff="0"
+          dstbuf="i" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/>
     </tb>
   </gpu>
 </algo>)";
@@ -78,12 +82,16 @@ TEST(ReadXml, DependenciesBecomeSemaphoresOfTheirOwn) {
       R"(<algo name="d" proto="Simple" nchannels="1" nchunksperloop="1" ngpus="1" coll="custom" inplace="0">
     <gpu id="0" i_chunks="2" o_chunks="2" s_chunks="1">
       <tb id="1" send="-1" recv="-1" chan="0">
-        <step s="0" type="nop" srcbuf="i" srcoff="-1" dstbuf="o" dstoff="-1" cnt="0" depid="0" deps="0" hasdep="0"/>
-        <step s="1" type="cpy" srcbuf="s" srcoff="0" dstbuf="o" dstoff="0" cnt="1" depid="0" deps="1" hasdep="0"/>
+        <step s="0" type="nop" srcbuf="i" srcoff="-1"
+          dstbuf="o" dstoff="-1" cnt="0" depid="0" deps="0" hasdep="0"/>
+        <step s="1" type="cpy" srcbuf="s" srcoff="0"
+          dstbuf="o" dstoff="0" cnt="1" depid="0" deps="1" hasdep="0"/>
       </tb>
       <tb id="0" send="-1" recv="-1" chan="0">
-        <step s="1" type="re" srcbuf="i" srcoff="1" dstbuf="s" dstoff="0" cnt="1" depid="0" deps="0" hasdep="1"/>
-        <step s="0" type="cpy" srcbuf="i" srcoff="0" dstbuf="s" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="1"/>
+        <step s="1" type="re" srcbuf="i" srcoff="1"
+          dstbuf="s" dstoff="0" cnt="1" depid="0" deps="0" hasdep="1"/>
+        <step s="0" type="cpy" srcbuf="i" srcoff="0"
+          dstbuf="s" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="1"/>
       </tb>
     </gpu></algo>)");
   ASSERT_TRUE(plan) << plan.error().message;
