@@ -15,14 +15,7 @@ bool looksLikeCall(std::string_view content) {
 
 CandidateFacts factsOf(const Candidate& candidate) {
   CandidateFacts facts;
-  facts.collective = candidate.schedule->collective();
-  facts.usesSwitch = candidate.schedule->usesSwitch();
-  auto cost = CostModel::make(*candidate.schedule);
-  if (cost) {
-    facts.cost = std::move(*cost);
-  } else {
-    facts.noPrediction = cost.error().message;
-  }
+  if (candidate.schedule) facts.usesSwitch = candidate.schedule->usesSwitch();
   if (!candidate.call || candidate.call->generator != kStragglerGenerator) return facts;
   const auto& parameters = candidate.call->parameters;
   const auto rank = parameters.find(kStragglerRank);
@@ -32,7 +25,36 @@ CandidateFacts factsOf(const Candidate& candidate) {
   return facts;
 }
 
+/// What can be known of a call without expanding it: its generator exists and makes this collective with these parameters.
+Status checkCall(const synth::GeneratorCall& call) {
+  for (const synth::GeneratorInfo& info : synth::generators()) {
+    if (info.name != call.generator) continue;
+    for (const Collective collective : info.collectives) {
+      if (collective == call.collective) return {};
+    }
+    return fail(ErrorCode::kInvalidSchedule, fmt::format("generator {} makes no {}", call.generator, name(call.collective)));
+  }
+  return fail(ErrorCode::kInvalidSchedule, fmt::format("no generator is called '{}'", call.generator));
+}
+
 }  // namespace
+
+Result<Preparation> prepare(const Candidate& candidate) {
+  auto schedule = candidate.schedule;
+  bool tailSynchronized = true;  // generators hand out nothing else
+  if (!schedule) {
+    auto generated = synth::generate(*candidate.call);
+    if (!generated) return fail(generated.error());
+    schedule = std::make_shared<const schedule::Schedule>(std::move(*generated));
+  } else if (!candidate.call) {
+    const schedule::Verdict verdict = schedule::verify(*schedule);
+    if (!verdict.valid()) return fail(ErrorCode::kInvalidSchedule, schedule::toString(verdict.findings.front()));
+    tailSynchronized = verdict.tailSynchronized;
+  }
+  auto cost = CostModel::make(*schedule);
+  if (!cost) return fail(cost.error());
+  return Preparation{std::move(schedule), std::move(*cost), tailSynchronized};
+}
 
 void CandidateList::addAutomatic() {
   for (const synth::GeneratorInfo& info : synth::generators()) {
@@ -52,19 +74,16 @@ Result<control::ScheduleSlot> CandidateList::add(std::string_view content) {
   }
   auto schedule = schedule::readAny(content);
   if (!schedule) return fail(schedule.error());
-  schedule::VerifyOptions options;
-  options.jobRanks = ranks_;
-  const schedule::Verdict verdict = schedule::verify(*schedule, options);
-  if (!verdict.valid()) {
-    return fail(ErrorCode::kInvalidSchedule,
-                fmt::format("schedule '{}': {}", schedule->name, schedule::toString(verdict.findings.front())));
+  if (schedule->rankCount() != ranks_) {
+    return fail(ErrorCode::kInvalidSchedule, fmt::format("schedule '{}' is for {} ranks, the job has {}", schedule->name,
+                                                         schedule->rankCount(), ranks_));
   }
   Candidate candidate;
   candidate.name = schedule->name;
+  candidate.collective = schedule->collective();
   candidate.hash = schedule::contentHash(*schedule);
   candidate.schedule = std::make_shared<const schedule::Schedule>(std::move(*schedule));
-  CandidateFacts facts = factsOf(candidate);
-  return insert(std::move(candidate), std::move(facts));
+  return insert(std::move(candidate), false);
 }
 
 Result<control::ScheduleSlot> CandidateList::add(const synth::GeneratorCall& call, bool automatic) {
@@ -72,24 +91,21 @@ Result<control::ScheduleSlot> CandidateList::add(const synth::GeneratorCall& cal
     return fail(ErrorCode::kInvalidSchedule, fmt::format("{} is for {} ranks, the job has {}", synth::shortName(call),
                                                          call.ranks, ranks_));
   }
-  for (control::ScheduleSlot slot = 0; slot < size(); ++slot) {
-    if (at(slot).call != call) continue;
-    candidates_[static_cast<std::size_t>(slot)].dropped = false;
-    return slot;
-  }
-  auto schedule = synth::generate(call);
-  if (!schedule) return fail(schedule.error());
+  THESEUS_TRY(checkCall(call));
   Candidate candidate;
   candidate.name = synth::shortName(call);
-  candidate.hash = schedule::contentHash(*schedule);
-  candidate.schedule = std::make_shared<const schedule::Schedule>(std::move(*schedule));
+  candidate.collective = call.collective;
+  candidate.hash = base::hash128(synth::toText(call));
   candidate.call = call;
-  CandidateFacts facts = factsOf(candidate);
-  facts.automatic = automatic;
-  return insert(std::move(candidate), std::move(facts));
+  if (!automatic) return insert(std::move(candidate), false);
+  auto preparation = prepare(candidate);
+  if (!preparation) return fail(preparation.error());
+  auto slot = insert(std::move(candidate), true);
+  if (slot) provide(*slot, std::move(*preparation));
+  return slot;
 }
 
-Result<control::ScheduleSlot> CandidateList::insert(Candidate candidate, CandidateFacts facts) {
+Result<control::ScheduleSlot> CandidateList::insert(Candidate candidate, bool automatic) {
   for (control::ScheduleSlot slot = 0; slot < size(); ++slot) {
     if (at(slot).hash != candidate.hash) continue;
     candidates_[static_cast<std::size_t>(slot)].dropped = false;
@@ -99,10 +115,23 @@ Result<control::ScheduleSlot> CandidateList::insert(Candidate candidate, Candida
     return fail(ErrorCode::kUnsupported, fmt::format("schedule '{}': all {} slots are taken", candidate.name,
                                                      control::kScheduleSlots));
   }
-  byCollective_[static_cast<std::size_t>(facts.collective)].push_back(size());
+  byCollective_[static_cast<std::size_t>(candidate.collective)].push_back(size());
+  facts_.push_back(factsOf(candidate));
+  facts_.back().automatic = automatic;
   candidates_.push_back(std::move(candidate));
-  facts_.push_back(std::move(facts));
   return static_cast<control::ScheduleSlot>(size() - 1);
+}
+
+void CandidateList::provide(control::ScheduleSlot slot, Result<Preparation> preparation) {
+  CandidateFacts& facts = facts_[static_cast<std::size_t>(slot)];
+  if (!preparation) {
+    facts.unusable = preparation.error().message;
+    return;
+  }
+  Candidate& candidate = candidates_[static_cast<std::size_t>(slot)];
+  candidate.schedule = std::move(preparation->schedule);
+  facts.usesSwitch = candidate.schedule->usesSwitch();
+  facts.cost = std::move(preparation->cost);
 }
 
 Status CandidateList::drop(std::string_view schedule) {

@@ -15,10 +15,9 @@ namespace theseus::policy {
 
 /// What the policy keeps beside each candidate.
 struct CandidateFacts {
-  Collective collective = Collective::kCustom;
   bool usesSwitch = false;
-  std::optional<CostModel> cost;
-  std::string noPrediction;        // why there is no cost model
+  std::optional<CostModel> cost;   // once prepared
+  std::string unusable;            // what preparing it found wrong
   bool automatic = false;          // known to all from the start
   std::optional<Rank> straggler;   // made for this slow rank ...
   double stragglerRatio = 1;       // ... at this ratio
@@ -30,9 +29,11 @@ class CandidateList {
 
   /// Every automatic generator for every collective it makes; calls that this number of ranks does not allow are left out.
   void addAutomatic();
-  /// Content of a kNewSchedule entry: plan text or a generator call. Adding a known schedule again revives it if it was dropped.
+  /// Content of a kNewSchedule entry: plan text or a generator call. Adding a known schedule again revives it if it was dropped. Cheap: what
+  /// takes time is left to prepare() and provide().
   Result<control::ScheduleSlot> add(std::string_view content);
   Result<control::ScheduleSlot> add(const synth::GeneratorCall& call, bool automatic = false);
+  void provide(control::ScheduleSlot slot, Result<Preparation> preparation);
   /// `schedule` is a hash in hexadecimal or a short name (then: of every collective).
   Status drop(std::string_view schedule);
 
@@ -47,7 +48,7 @@ class CandidateList {
   control::ScheduleSlot size() const { return static_cast<control::ScheduleSlot>(candidates_.size()); }
 
  private:
-  Result<control::ScheduleSlot> insert(Candidate candidate, CandidateFacts facts);
+  Result<control::ScheduleSlot> insert(Candidate candidate, bool automatic);
 
   int ranks_;
   std::vector<Candidate> candidates_;

@@ -16,7 +16,7 @@ constexpr double kRate = 100e6;
 constexpr double kLatency = 20e-6;
 constexpr std::uint64_t kLarge = 64ull << 20;
 
-CostConditions healthy(int ranks) { return {kLatency, std::vector<double>(static_cast<std::size_t>(ranks), kRate)}; }
+CostConditions healthy(int ranks) { return {kLatency, 1e18, std::vector<double>(static_cast<std::size_t>(ranks), kRate)}; }
 
 CostConditions withStraggler(int ranks, Rank straggler, double ratio) {
   CostConditions conditions = healthy(ranks);

@@ -89,7 +89,7 @@ TEST(FleetView, KeepsTheWorstAmongEquals) {
   EXPECT_EQ(fleet.worst()->rank, 1);
 }
 
-TEST(FleetView, UnknownRanksAreHealthyAndAbsentOnesUnknown) {
+TEST(FleetView, UnknownRanksStayWhatTheyWere) {
   FleetView fleet(4);
   const double rates[] = {kUnknown, 100, 50};  // shorter than the fleet
   fleet.update(rates);
@@ -98,8 +98,11 @@ TEST(FleetView, UnknownRanksAreHealthyAndAbsentOnesUnknown) {
   EXPECT_EQ(fleet.worst()->rank, 2);
   const double nothing[] = {kUnknown, -1, 0, HUGE_VAL};
   fleet.update(nothing);
-  EXPECT_FALSE(fleet.worst().has_value());
+  EXPECT_EQ(fleet.worst()->rank, 2) << "nothing was learnt, so nothing changed";
   EXPECT_EQ(fleet.healthyBytesPerSecond(), 100) << "the last known one";
+  const double healed[] = {100, 100, 100, kUnknown};
+  fleet.update(healed);
+  EXPECT_FALSE(fleet.worst().has_value());
 }
 
 TEST(FleetView, HealthyRateFollowsOnlyRealChanges) {

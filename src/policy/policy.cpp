@@ -278,6 +278,13 @@ std::shared_ptr<const control::DispatchTable> PolicyEngine::compute(const std::v
   return state_->table();
 }
 
+void PolicyEngine::provide(control::ScheduleSlot slot, Result<Preparation> preparation) {
+  if (!preparation) {
+    state_->remark(fmt::format("{} cannot be used: {}", state_->nameOf(slot), preparation.error().message));
+  }
+  state_->candidates.provide(slot, std::move(preparation));
+}
+
 const std::vector<Candidate>& PolicyEngine::candidates() const { return state_->candidates.all(); }
 const std::vector<SwapRecord>& PolicyEngine::swaps() const { return state_->swaps; }
 const std::map<std::string, std::string>& PolicyEngine::exoAttributes() const { return state_->exo; }
@@ -295,7 +302,7 @@ std::vector<Explanation> PolicyEngine::explain(Collective collective, std::uint6
     line.ready = state_->selection.ready(slot);
     line.usable = !state_->selection.obstacle(slot, bucket);
     line.why = state_->whyNot(slot, collective, bucket, bytes);
-    const bool predictable = candidate.schedule->rankCount() == state_->options.ranks;
+    const bool predictable = state_->candidates.facts(slot).cost.has_value();
     line.predictedSeconds = predictable ? state_->selection.predict(slot, bytes) : 0;
     line.inForce = slot == choice.slot;
   }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "control/control_plane.h"
+#include "policy/cost_model.h"
 #include "synth/generators.h"
 #include "theseus/result.h"
 
@@ -39,11 +40,21 @@ struct PolicyOptions {
 /// A schedule that every rank shall know: position in candidates() is its slot in the ready bits.
 struct Candidate {
   std::string name;                            // short, for tables: "ring", "straggler_aware(rank=3,ratio=2)"
-  base::Hash128 hash;
-  std::shared_ptr<const schedule::Schedule> schedule;
+  base::Hash128 hash;                          // of the plan's content, or of the generator call's text
+  std::shared_ptr<const schedule::Schedule> schedule;  // null until prepared, for a call that came up while the job runs
   std::optional<synth::GeneratorCall> call;    // when it is one
+  Collective collective = Collective::kCustom;
   bool dropped = false;
 };
+
+/// The expensive part of a candidate: expanded, verified, its cost worked out. Made apart from the engine, since rounds must not wait for it.
+struct Preparation {
+  std::shared_ptr<const schedule::Schedule> schedule;
+  CostModel cost;
+  bool tailSynchronized = false;
+};
+/// Pure, any thread. Errors: why this candidate can never be used.
+Result<Preparation> prepare(const Candidate& candidate);
 
 /// One line of `explain`.
 struct Explanation {
@@ -78,7 +89,11 @@ class PolicyEngine final : public control::TableFunction {
   std::shared_ptr<const control::DispatchTable> compute(const std::vector<control::Entry>& entries,
                                                         const control::Context& context) override;
 
-  /// Grows only; a dropped candidate keeps its slot. The runtime materializes what is new and sets its ready bit.
+  /// Hands over what prepare() made of a candidate that came up while the job runs. Must precede its ready bit; what it says is the same
+  /// on every rank, so it does not matter when each rank does it.
+  void provide(control::ScheduleSlot slot, Result<Preparation> preparation);
+
+  /// Grows only; a dropped candidate keeps its slot. The runtime prepares and materializes what is new and sets its ready bit.
   const std::vector<Candidate>& candidates() const;
   std::vector<Explanation> explain(Collective collective, std::uint64_t bytes) const;
   const std::vector<SwapRecord>& swaps() const;

@@ -46,9 +46,15 @@ class Job {
     context.logVersion = entries_.size();
     context.switchAt = 10 * round_;
     for (std::size_t slot = 0; slot < readySlots_; ++slot) context.ready.set(slot);
+    for (std::size_t slot : refused_) context.ready.reset(slot);
     context.attributes[kLinkRateAttribute] = rates_;
     table_ = engine_->compute(entries_, context);
-    if (!holdBack_) readySlots_ = engine_->candidates().size();
+    if (holdBack_) return;
+    for (; readySlots_ < engine_->candidates().size(); ++readySlots_) {
+      auto preparation = prepare(engine_->candidates()[readySlots_]);
+      if (!preparation) refused_.push_back(readySlots_);
+      engine_->provide(static_cast<control::ScheduleSlot>(readySlots_), std::move(preparation));
+    }
   }
   void rounds(int count) {
     for (int i = 0; i < count; ++i) round();
@@ -84,6 +90,7 @@ class Job {
   std::vector<control::Entry> entries_;
   std::vector<double> rates_;
   std::size_t readySlots_ = 0;
+  std::vector<std::size_t> refused_;  // what prepare() found wrong
   Round round_ = 0;
   bool holdBack_ = false;
 };
@@ -95,7 +102,7 @@ TEST(PolicyEngine, StartsWithAScheduleForEverySizeOfEveryCollectiveItCanMake) {
     for (int bucket = 1; bucket < control::kSizeBuckets; ++bucket) {
       EXPECT_NE(job.inForce(1ull << (bucket - 1), collective), "none") << name(collective) << " bucket " << bucket;
     }
-    EXPECT_EQ(candidate.hash, schedule::contentHash(*candidate.schedule));
+    EXPECT_EQ(candidate.hash, base::hash128(synth::toText(*candidate.call)));
     EXPECT_FALSE(candidate.dropped);
   }
   EXPECT_EQ(job.inForce(kLarge, Collective::kCustom), "none");
@@ -282,7 +289,7 @@ TEST(PolicyEngine, DroppedSchedulesKeepTheirSlotAndCanComeBack) {
   EXPECT_EQ(job.engine().candidates()[slot].name, first);
   EXPECT_THAT(job.lastSwapOf(kLarge).reason, HasSubstr("cannot serve any more (dropped)"));
   const std::size_t count = job.engine().candidates().size();
-  job.append(control::EntryKind::kNewSchedule, schedule::writeJson(*dropped.schedule));
+  job.append(control::EntryKind::kNewSchedule, synth::toText(*dropped.call));
   job.round();
   EXPECT_EQ(job.engine().candidates().size(), count) << "known by its content";
   EXPECT_FALSE(job.engine().candidates()[slot].dropped);
@@ -329,8 +336,9 @@ TEST(PolicyEngine, BadEntriesAreRemarksAndNothingElse) {
       {control::EntryKind::kSetExo, "link_nominal_bps=fast"},
   };
   for (const auto& [kind, content] : entries) job.append(kind, content);
-  job.round();
-  EXPECT_EQ(job.engine().candidates().size(), count);
+  job.rounds(2);
+  EXPECT_EQ(job.engine().candidates().size(), count + 1) << "a plan that can be read is known, but what the verifier refuses is never used";
+  EXPECT_FALSE(job.engine().explain(Collective::kAllReduce, kLarge).back().usable);
   EXPECT_EQ(job.table().hash(), before);
   EXPECT_EQ(job.engine().remarks().size(), std::size(entries)) << ::testing::PrintToString(job.engine().remarks());
 }

@@ -4,16 +4,20 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
+#include "base/check.h"
 #include "policy/units.h"
 
 namespace theseus::policy {
 namespace {
 
-/// Buckets outside are not simulated: below, time is all latency; above, it is proportional to the size.
-constexpr int kFirstScoredBucket = 10;
-constexpr int kLastScoredBucket = 36;
+/// Buckets that are simulated. Between two of them time is nearly linear in the size and is interpolated; below the first it is all latency,
+/// above the last proportional to the size. Ranks wait for a round, so it must not simulate what it can do without.
+constexpr int kScoredBuckets[] = {10, 14, 17, 20, 23, 27, 32};
+constexpr int kFirstScoredBucket = kScoredBuckets[0];
+constexpr int kLastScoredBucket = kScoredBuckets[std::size(kScoredBuckets) - 1];
 /// A schedule for a straggler serves while its ratio is right within this factor.
 constexpr double kRatioTolerance = 2.001;
 
@@ -61,14 +65,25 @@ double Selection::predict(control::ScheduleSlot slot, std::uint64_t bytes) const
   return cost ? cost->predict(bytes, conditions_) : std::numeric_limits<double>::infinity();
 }
 
-double Selection::score(control::ScheduleSlot slot, int bucket) {
+double Selection::simulated(control::ScheduleSlot slot, int bucket) {
   while (scores_.size() < static_cast<std::size_t>(candidates_.size())) {
     scores_.emplace_back().fill(std::numeric_limits<double>::quiet_NaN());
   }
-  const int scored = std::clamp(bucket, kFirstScoredBucket, kLastScoredBucket);
-  double& seconds = scores_[static_cast<std::size_t>(slot)][static_cast<std::size_t>(scored)];
-  if (std::isnan(seconds)) seconds = predict(slot, bucketBytes(scored));
-  return bucket > scored ? std::ldexp(seconds, bucket - scored) : seconds;
+  double& seconds = scores_[static_cast<std::size_t>(slot)][static_cast<std::size_t>(bucket)];
+  if (std::isnan(seconds)) seconds = predict(slot, bucketBytes(bucket));
+  return seconds;
+}
+
+double Selection::score(control::ScheduleSlot slot, int bucket) {
+  if (bucket <= kFirstScoredBucket) return simulated(slot, kFirstScoredBucket);
+  if (bucket >= kLastScoredBucket) return std::ldexp(simulated(slot, kLastScoredBucket), bucket - kLastScoredBucket);
+  const int* upper = std::lower_bound(std::begin(kScoredBuckets), std::end(kScoredBuckets), bucket);
+  if (*upper == bucket) return simulated(slot, bucket);
+  const auto low = static_cast<double>(bucketBytes(*(upper - 1)));
+  const auto high = static_cast<double>(bucketBytes(*upper));
+  const double share = (static_cast<double>(bucketBytes(bucket)) - low) / (high - low);
+  const double below = simulated(slot, *(upper - 1));
+  return below + share * (simulated(slot, *upper) - below);
 }
 
 std::optional<std::string> Selection::stragglerObstacle(control::ScheduleSlot slot) const {
@@ -85,13 +100,14 @@ std::optional<std::string> Selection::stragglerObstacle(control::ScheduleSlot sl
 
 std::optional<std::string> Selection::obstacle(control::ScheduleSlot slot, int bucket, bool forced) const {
   const Candidate& candidate = candidates_.at(slot);
-  const schedule::Schedule& schedule = *candidate.schedule;
+  const CandidateFacts& facts = candidates_.facts(slot);
   if (candidate.dropped) return "dropped";
-  if (schedule.rankCount() != options_.ranks) {
-    return fmt::format("made for {} ranks, the job has {}", schedule.rankCount(), options_.ranks);
-  }
+  if (!facts.unusable.empty()) return facts.unusable;
+  // Before its ready bit is agreed, a rank may or may not have prepared it; afterwards every rank has.
+  if (!candidate.schedule) return "not ready on every rank";
+  const schedule::Schedule& schedule = *candidate.schedule;
   if (!schedule.usable.empty() || !schedule.score.empty()) return "expressions are not supported yet";
-  if (candidates_.facts(slot).usesSwitch) return "needs switch channels (in-network reduction)";
+  if (facts.usesSwitch) return "needs switch channels (in-network reduction)";
   const std::uint64_t first = std::max<std::uint64_t>(1, bucketBytes(bucket));
   if (schedule.minMessageBytes > first || schedule.maxMessageBytes < lastBytes(bucket)) {
     return fmt::format("serves {} to {} bytes, the bucket holds {} to {}", schedule.minMessageBytes,
@@ -99,7 +115,7 @@ std::optional<std::string> Selection::obstacle(control::ScheduleSlot slot, int b
   }
   if (!ready(slot)) return "not ready on every rank";
   if (forced) return std::nullopt;
-  if (!candidates_.facts(slot).cost) return "no prediction: " + candidates_.facts(slot).noPrediction;
+  THESEUS_CHECK(facts.cost.has_value(), "what is ready on every rank was prepared on this one");
   return stragglerObstacle(slot);
 }
 

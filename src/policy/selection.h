@@ -55,10 +55,12 @@ class Selection {
 
   /// Predicted seconds; infinite when there is no prediction.
   double predict(control::ScheduleSlot slot, std::uint64_t bytes) const;
+  /// The same for a bucket's message, by few simulations that are remembered.
   double score(control::ScheduleSlot slot, int bucket);
   const CostConditions& conditions() const { return conditions_; }
 
  private:
+  double simulated(control::ScheduleSlot slot, int bucket);
   std::optional<control::ScheduleSlot> best(Collective collective, int bucket);
   Decision freeChoice(Collective collective, int bucket, const Choice& current);
   std::string causeOf(control::ScheduleSlot from, control::ScheduleSlot to) const;

@@ -86,7 +86,7 @@ Status Communicator::Impl::call(const CollectiveRequest& request) {
       return done;
     }
     if (control_ && data_->endpoint().capabilities().measuresLinks) {
-      control_->report(slot, data_->endpoint().takeLinkSample());
+      control_->report(slot, data_->endpoint().takeLinkSample(), secondsSince(start) - report.limitWaitSeconds);
     }
   } else if (bytes > 0 && request.source != request.destination) {
     std::memcpy(request.destination, request.source, bytes);

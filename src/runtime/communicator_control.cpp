@@ -58,7 +58,7 @@ json candidatesJson(const policy::PolicyEngine& engine, const control::Context& 
     rows.push_back({{"slot", slot},
                     {"name", candidate.name},
                     {"hash", base::toHex(candidate.hash)},
-                    {"collective", candidate.schedule ? candidate.schedule->collectiveName : ""},
+                    {"collective", name(candidate.collective)},
                     {"materialized_here", data.installed(static_cast<control::ScheduleSlot>(slot))},
                     {"ready_everywhere", context.round == 0 || context.ready[slot]},
                     {"dropped", candidate.dropped}});
@@ -145,7 +145,7 @@ Result<std::string> Communicator::Impl::findSchedule(const std::string& schedule
   THESEUS_TRY(requireControl());
   auto found = control_->ask([this, schedule, collective]() -> std::string {
     for (const policy::Candidate& candidate : engine_->candidates()) {
-      const bool fits = !collective || candidate.schedule->collective() == *collective;
+      const bool fits = !collective || candidate.collective == *collective;
       if (fits && !candidate.dropped && (candidate.name == schedule || base::toHex(candidate.hash) == schedule)) {
         return base::toHex(candidate.hash);
       }

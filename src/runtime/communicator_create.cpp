@@ -147,9 +147,11 @@ Status Communicator::Impl::installFixed() {
   // Slots from the far end: the engine numbers from zero.
   control::ScheduleSlot slot = control::kScheduleSlots - 1;
   for (const policy::Candidate& candidate : *fixed) {
-    auto node = materialize(candidate, options_.rank);
+    auto preparation = policy::prepare(candidate);
+    if (!preparation) return fail(preparation.error());
+    auto node = materialize(candidate.name, *preparation, options_.rank);
     if (!node) return fail(node.error());
-    fixed_[static_cast<std::size_t>(candidate.schedule->collective())] = slot;
+    fixed_[static_cast<std::size_t>(candidate.collective)] = slot;
     data_->install(slot--, std::move(*node));
   }
   return {};

@@ -18,8 +18,8 @@ constexpr auto kIdleTick = 200ms;
 /// The same while the channels of a new schedule are being opened by the calling thread.
 constexpr auto kChannelTick = 2ms;
 constexpr auto kAskTimeout = 2s;
-/// Slack never below this, so that an ordinary round between large collectives meets no limit.
-constexpr SequenceNumber kSlackMin = 2;
+/// Slack never below this: the collective after the one that runs may start, so a round that is shorter than a collective meets no limit.
+constexpr SequenceNumber kSlackMin = 1;
 constexpr SequenceNumber kSlackMax = 1'000'000;
 /// A round should be over in half of the calls that the slack allows.
 constexpr double kSlackSafety = 2;
@@ -108,12 +108,12 @@ Status ControlThread::addSampler(const std::string& declaration, Sampler sampler
   return {};
 }
 
-void ControlThread::report(control::ScheduleSlot slot, const transport::LinkSample& sample) {
+void ControlThread::report(control::ScheduleSlot slot, const transport::LinkSample& sample, double callSeconds) {
   if (sample.egress.bytes == 0) return;
   {
     std::scoped_lock lock(mutex_);
     if (samples_.size() == kSamplesMax) samples_.pop_front();
-    samples_.push_back({slot, sample});
+    samples_.push_back({slot, sample, callSeconds});
   }
   parts_.mesh.wake();
 }
@@ -152,7 +152,7 @@ void ControlThread::send(Rank to, std::string bytes) {
 
 SequenceNumber ControlThread::promiseLimit() {
   joinedAt_ = now();
-  const double calls = std::ceil(kSlackSafety * callsPerSecond_ * roundSeconds_);
+  const double calls = std::floor(kSlackSafety * callsPerSecond_ * roundSeconds_);
   const auto slack = kSlackMin + static_cast<SequenceNumber>(std::min(calls, static_cast<double>(kSlackMax)));
   return parts_.gate.promise(slack);
 }
@@ -221,7 +221,7 @@ void ControlThread::takeSamples() {
     samples.swap(samples_);
   }
   bool changed = false;
-  for (const Sample& sample : samples) changed |= monitor_.add(sample.slot, sample.links);
+  for (const Sample& sample : samples) changed |= monitor_.add(sample.slot, sample.links, sample.seconds);
   if (auto rates = monitor_.rates(); rates && !samples.empty()) {
     for (std::size_t rank = 0; rank < rates->size(); ++rank) {
       auto set = plane_->setAttribute(policy::kLinkRateAttribute, static_cast<std::uint32_t>(rank), (*rates)[rank]);
@@ -275,10 +275,18 @@ void ControlThread::materializeLoop() {
       job = std::move(materializeQueue_.front());
       materializeQueue_.pop_front();
     }
-    auto node = materialize(job.second, rank_);
-    if (!node) continue;  // stays not ready, so no rank ever uses it; the engine says why in `explain`
-    parts_.data.install(job.first, std::move(*node));
-    post([this, slot = job.first] { waitingForChannels_.push_back(slot); });
+    const control::ScheduleSlot slot = job.first;
+    auto preparation = std::make_shared<Result<policy::Preparation>>(policy::prepare(job.second));
+    bool usable = preparation->has_value();
+    if (usable) {
+      auto node = materialize(job.second.name, **preparation, rank_);
+      usable = node.has_value();  // if not, its ready bit stays unset, so no rank ever uses it
+      if (usable) parts_.data.install(slot, std::move(*node));
+    }
+    post([this, slot, preparation, usable] {
+      parts_.engine.provide(slot, std::move(*preparation));
+      if (usable) waitingForChannels_.push_back(slot);
+    });
   }
 }
 

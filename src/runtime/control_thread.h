@@ -55,7 +55,7 @@ class ControlThread final : private control::Host {
   Status propose(control::EntryKind kind, std::string content);
   Status addSampler(const std::string& declaration, Sampler sampler);
   /// What the links did during one collective. Calling thread; cheap.
-  void report(control::ScheduleSlot slot, const transport::LinkSample& sample);
+  void report(control::ScheduleSlot slot, const transport::LinkSample& sample, double callSeconds);
   /// Runs `question` on the control thread and returns its answer. Errors: the thread is gone or busy for longer than two seconds.
   Result<std::string> ask(std::function<std::string()> question);
 
@@ -76,6 +76,7 @@ class ControlThread final : private control::Host {
   struct Sample {
     control::ScheduleSlot slot;
     transport::LinkSample links;
+    double seconds;  // of the collective
   };
 
   // control::Host

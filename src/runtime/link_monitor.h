@@ -17,10 +17,10 @@ namespace theseus::runtime {
 
 class LinkMonitor {
  public:
-  LinkMonitor(Rank rank, int size) : rank_(rank), size_(size) {}
+  LinkMonitor(Rank rank, int size);
 
-  /// Takes the links' use during one collective run by `slot`. True when some link became slower or faster.
-  bool add(control::ScheduleSlot slot, const transport::LinkSample& sample);
+  /// Takes the links' use during one collective run by `slot`, which took `seconds` on this rank. True when some link became slower or faster.
+  bool add(control::ScheduleSlot slot, const transport::LinkSample& sample, double seconds);
   /// Forgets everything: another dispatch table is in force, and with it other flows share the ports.
   void restart();
   /// What this rank knows about every rank's link, bytes/s, NaN = nothing. Nullopt until enough samples came since restart().
@@ -30,12 +30,19 @@ class LinkMonitor {
   struct Regime {
     std::vector<policy::LinkDetector> detectors;  // by rank
     std::uint64_t samples = 0;
+    double saturatedRate = 0;   // of this rank, when its link was what everything waited for; 0 = never so far
+    int unboundSamples = 0;     // in a row: clearly faster than that, and the link idle for much of the time
+    bool unbound = false;
   };
+  bool watchRecovery(Regime& regime, double rate, double busyShare);
 
   Rank rank_;
   int size_;
   std::map<control::ScheduleSlot, Regime> regimes_;
   control::ScheduleSlot latest_ = -1;
+  double bestRate_ = 0;         // the most that this rank's link was ever seen to carry
+  int patience_;                // unbound samples asked for; doubled when the hope was vain
+  bool hoping_ = false;         // bestRate_ was reported without having been seen again yet
 };
 
 }  // namespace theseus::runtime

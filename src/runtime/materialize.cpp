@@ -14,13 +14,14 @@ namespace theseus::runtime {
 namespace {
 
 Result<policy::Candidate> fromCall(const synth::GeneratorCall& call) {
-  auto schedule = synth::generate(call);
-  if (!schedule) return fail(schedule.error());
   policy::Candidate candidate;
   candidate.name = synth::shortName(call);
-  candidate.hash = schedule::contentHash(*schedule);
-  candidate.schedule = std::make_shared<const schedule::Schedule>(std::move(*schedule));
+  candidate.hash = base::hash128(synth::toText(call));
+  candidate.collective = call.collective;
   candidate.call = call;
+  auto preparation = policy::prepare(candidate);
+  if (!preparation) return fail(preparation.error());
+  candidate.schedule = preparation->schedule;
   return candidate;
 }
 
@@ -57,17 +58,12 @@ Result<synth::GeneratorCall> parseShortName(const std::string& text, int ranks) 
 
 }  // namespace
 
-Result<std::unique_ptr<resource::ScheduleNode>> materialize(const policy::Candidate& candidate, Rank rank) {
-  const schedule::Verdict verdict = schedule::verify(*candidate.schedule);
-  if (!verdict.valid()) {
-    return fail(ErrorCode::kInvalidSchedule,
-                fmt::format("schedule {}: {}", candidate.name, schedule::toString(verdict.findings.front())));
-  }
-  if (verdict.usesSwitch) {
+Result<std::unique_ptr<resource::ScheduleNode>> materialize(const std::string& name, const policy::Preparation& preparation, Rank rank) {
+  if (preparation.schedule->usesSwitch()) {
     return fail(ErrorCode::kUnsupported,
-                fmt::format("schedule {} needs switch channels (in-network reduction), which host memory lacks", candidate.name));
+                fmt::format("schedule {} needs switch channels (in-network reduction), which host memory lacks", name));
   }
-  return std::make_unique<resource::ScheduleNode>(candidate.name, candidate.schedule, rank, verdict.tailSynchronized);
+  return std::make_unique<resource::ScheduleNode>(name, preparation.schedule, rank, preparation.tailSynchronized);
 }
 
 Result<policy::Candidate> readCandidate(const std::string& text, int ranks) {
@@ -96,6 +92,7 @@ Result<policy::Candidate> readCandidate(const std::string& text, int ranks) {
   policy::Candidate candidate;
   candidate.name = schedule->name;
   candidate.hash = schedule::contentHash(*schedule);
+  candidate.collective = schedule->collective();
   candidate.schedule = std::make_shared<const schedule::Schedule>(std::move(*schedule));
   return candidate;
 }

@@ -11,9 +11,8 @@
 
 namespace theseus::runtime {
 
-/// The verifier's word, then level L1 of the resource tree. Errors: the schedule is not valid (first finding), or needs what host memory
-/// does not have.
-Result<std::unique_ptr<resource::ScheduleNode>> materialize(const policy::Candidate& candidate, Rank rank);
+/// Level L1 of the resource tree for what was prepared (expanded and verified). Errors: it needs what host memory does not have.
+Result<std::unique_ptr<resource::ScheduleNode>> materialize(const std::string& name, const policy::Preparation& preparation, Rank rank);
 
 /// Reads a schedule for `ranks` ranks from text: plan JSON, MSCCL XML or a generator call, verified. Errors say what is wrong and where.
 Result<policy::Candidate> readCandidate(const std::string& text, int ranks);
