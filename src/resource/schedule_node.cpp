@@ -27,8 +27,8 @@ std::unique_ptr<const Instance> buildInstance(schedule::ResolvedRank resolved, c
   instance->scratchBytes = resolved.scratchBytes;
   for (auto& block : resolved.threadBlocks) {
     auto& ops = instance->threadBlocks.emplace_back();
+    std::erase_if(block, [](const schedule::ResolvedOp& op) { return op.code == OpCode::kNop; });  // a block is one sequential task here
     for (std::size_t i = 0; i < block.size(); ++i) {
-      if (block[i].code == OpCode::kNop) continue;  // a block is one sequential task here
       InstanceOp op;
       if (i + 1 < block.size() && signalFollows(block[i], block[i + 1], node)) {
         op.signalsWithLastSegment = true;
