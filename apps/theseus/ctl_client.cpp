@@ -8,23 +8,22 @@
 #include <charconv>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "ctl_view.h"
 #include "runtime/control_server.h"
 
 namespace theseus::cli {
 namespace {
 
-using nlohmann::json;
-
 std::vector<std::string> listFolder(const std::string& path) {
   std::vector<std::string> names;
   std::error_code problem;
-  for (std::filesystem::directory_iterator entry(path, problem), end; !problem && entry != end; entry.increment(problem)) {
+  for (std::filesystem::directory_iterator entry(path, problem), end; !problem && entry != end;
+       entry.increment(problem)) {
     names.push_back(entry->path().filename().string());
   }
   std::sort(names.begin(), names.end());
@@ -34,7 +33,9 @@ std::vector<std::string> listFolder(const std::string& path) {
 /// "3" of "3.sock" and of "3.1.sock" (the second communicator of a rank), nothing of other files.
 std::optional<std::pair<int, int>> parseSocketName(const std::string& name) {
   constexpr std::string_view kEnding = ".sock";
-  if (name.size() <= kEnding.size() || name.compare(name.size() - kEnding.size(), kEnding.size(), kEnding) != 0) return std::nullopt;
+  if (name.size() <= kEnding.size() ||
+      name.compare(name.size() - kEnding.size(), kEnding.size(), kEnding) != 0)
+    return std::nullopt;
   const char* end = name.data() + name.size() - kEnding.size();
   int rank = 0, number = 0;
   const auto first = std::from_chars(name.data(), end, rank);
@@ -57,20 +58,11 @@ Found liveSockets(const std::string& root, const std::string& job) {
     if (!parsed) continue;
     const runtime::SocketState state = runtime::probeSocket(path);
     if (state == runtime::SocketState::kDead) ::unlink(path.c_str());
-    if (state == runtime::SocketState::kAlive) found[*parsed] = ControlTarget{path, "", 0, "", job, parsed->first};
+    if (state == runtime::SocketState::kAlive)
+      found[*parsed] = ControlTarget{path, "", 0, "", job, parsed->first};
   }
   if (found.empty()) ::rmdir(folder.c_str());
   return found;
-}
-
-Error errorOf(const std::string& body, int status) {
-  const json parsed = json::parse(body, nullptr, false);
-  if (parsed.is_object() && parsed.contains("error")) {
-    const json& error = parsed["error"];
-    if (error.is_object()) return Error{ErrorCode::kInvalidArgument, error.value("message", "the rank gave no reason")};
-    if (error.is_string()) return Error{ErrorCode::kInvalidArgument, error.get<std::string>()};
-  }
-  return Error{ErrorCode::kTransport, fmt::format("the answer has HTTP status {} and no reason; is it a Theseus rank?", status)};
 }
 
 std::string describe(const ControlTarget& target) {
@@ -94,13 +86,17 @@ Result<std::vector<ControlTarget>> findControlTargets(const ControlSelection& se
   }
   const std::string where = fmt::format("{}", fmt::join(roots, " or "));
   if (jobs.empty()) {
-    return fail(ErrorCode::kNotFound, selection.job ? fmt::format("no rank of job {} runs on this host for this user (no live socket in {})", *selection.job, where)
-                                                    : fmt::format("no job runs on this host for this user (no live socket in {})", where));
+    return fail(ErrorCode::kNotFound,
+                selection.job
+                    ? fmt::format("no rank of job {} runs on this host for this user (no live socket in {})",
+                                  *selection.job, where)
+                    : fmt::format("no job runs on this host for this user (no live socket in {})", where));
   }
   if (jobs.size() > 1) {
     std::vector<std::string> names;
     for (const auto& [name, found] : jobs) names.push_back(name);
-    return fail(ErrorCode::kInvalidArgument, fmt::format("{} jobs run here: {}; choose one with --job", names.size(), fmt::join(names, ", ")));
+    return fail(ErrorCode::kInvalidArgument, fmt::format("{} jobs run here: {}; choose one with --job",
+                                                         names.size(), fmt::join(names, ", ")));
   }
   std::vector<ControlTarget> targets;
   std::set<int> ranks;
@@ -109,8 +105,9 @@ Result<std::vector<ControlTarget>> findControlTargets(const ControlSelection& se
     if (!selection.rank || *selection.rank == key.first) targets.push_back(target);
   }
   if (!targets.empty()) return targets;
-  return fail(ErrorCode::kNotFound, fmt::format("rank {} of job {} does not run on this host; here are: {}", selection.rank.value_or(-1),
-                                                jobs.begin()->first, fmt::join(ranks, ", ")));
+  return fail(ErrorCode::kNotFound,
+              fmt::format("rank {} of job {} does not run on this host; here are: {}",
+                          selection.rank.value_or(-1), jobs.begin()->first, fmt::join(ranks, ", ")));
 }
 
 Result<std::string> askControl(const ControlTarget& target, const ControlRequest& request) {
@@ -126,20 +123,21 @@ Result<std::string> askControl(const ControlTarget& target, const ControlRequest
   if (!target.token.empty()) headers.emplace("Authorization", "Bearer " + target.token);
   httplib::Params parameters;
   for (const auto& [name, value] : request.parameters) parameters.emplace(name, value);
-  httplib::Result result = !request.write   ? client.Get(request.path, parameters, headers)
+  httplib::Result result = !request.write ? client.Get(request.path, parameters, headers)
                            : request.body ? client.Post(request.path, headers, *request.body, "text/plain")
-                                            : client.Post(request.path, headers, parameters);
+                                          : client.Post(request.path, headers, parameters);
   if (!result) {
     const httplib::Error error = result.error();
     const bool connecting = error == httplib::Error::Connection || error == httplib::Error::ConnectionTimeout;
     return fail(connecting ? ErrorCode::kTransport : ErrorCode::kTimeout,
                 fmt::format("{} {}; is the process stopped or ending?", describe(target),
-                            connecting ? "cannot be reached" : fmt::format("did not answer within {:g} s", static_cast<double>(request.timeout.count()) / 1000)));
+                            connecting ? "cannot be reached"
+                                       : fmt::format("did not answer within {:g} s",
+                                                     static_cast<double>(request.timeout.count()) / 1000)));
   }
   if (result->status != 200) {
-    Error error = errorOf(result->body, result->status);
-    error.message = fmt::format("{}: {}", describe(target), error.message);
-    return fail(std::move(error));
+    const std::string why = errorIn(result->body).value_or(fmt::format("HTTP status {}", result->status));
+    return fail(ErrorCode::kInvalidArgument, fmt::format("{}: {}", describe(target), why));
   }
   return result->body;
 }

@@ -1,4 +1,5 @@
-// Finds the control sockets of running ranks and asks them over HTTP. One thread; every call is bounded in time.
+// Finds the control sockets of running ranks and asks them over HTTP. One thread; every call is bounded in
+// time.
 #pragma once
 
 #include <chrono>
@@ -26,16 +27,16 @@ struct ControlSelection {
   std::optional<int> rank;
 };
 
-/// The ranks that fit, all of one job, lowest rank first, never empty. Sockets of dead processes are removed on the way. Errors: no job runs
-/// (and where it was looked for), or several do and none was named.
+/// The ranks that fit, all of one job, lowest rank first, never empty. Sockets of dead processes are removed
+/// on the way. Errors: no job runs (and where it was looked for), or several do and none was named.
 Result<std::vector<ControlTarget>> findControlTargets(const ControlSelection& selection);
 
 struct ControlRequest {
-  std::string path;                                             // "/status"
-  bool write = false;                                           // POST
+  std::string path;    // "/status"
+  bool write = false;  // POST
   std::vector<std::pair<std::string, std::string>> parameters;
-  std::optional<std::string> body;                              // with write: this in place of the parameters
-  std::chrono::milliseconds timeout{2500};                      // the rank itself takes at most 2 s
+  std::optional<std::string> body;          // with write: this in place of the parameters
+  std::chrono::milliseconds timeout{2500};  // the rank itself takes at most 2 s
 };
 
 /// The answer's body. Errors carry what the rank said.

@@ -11,6 +11,9 @@ namespace {
 
 using nlohmann::json;
 
+/// Discarded where the text is not JSON.
+json parse(const std::string& text) { return json::parse(text, nullptr, false); }
+
 /// A cell's text; an absent or null value is a dash.
 std::string cell(const json& row, const char* key) {
   if (!row.is_object() || !row.contains(key) || row[key].is_null()) return "-";
@@ -25,7 +28,8 @@ std::string bytesText(const json& row, const char* key) {
   if (!row.is_object() || !row.contains(key) || !row[key].is_number_unsigned()) return "-";
   const auto bytes = row[key].get<std::uint64_t>();
   constexpr std::uint64_t kStep = 1024;
-  for (const auto& [size, unit] : {std::pair<std::uint64_t, char>{kStep * kStep * kStep, 'G'}, {kStep * kStep, 'M'}, {kStep, 'K'}}) {
+  for (const auto& [size, unit] :
+       {std::pair<std::uint64_t, char>{kStep * kStep * kStep, 'G'}, {kStep * kStep, 'M'}, {kStep, 'K'}}) {
     if (bytes >= size && bytes % size == 0) return fmt::format("{}{}", bytes / size, unit);
   }
   return std::to_string(bytes);
@@ -46,7 +50,9 @@ std::vector<std::vector<std::string>> rowsOf(const json& list, const std::vector
     std::vector<std::string> row;
     for (const char* key : keys) {
       const std::string_view name = key;
-      row.push_back(name == "from_bytes" ? bytesText(entry, key) : name == "to_bytes" ? upperText(entry) : cell(entry, key));
+      row.push_back(name == "from_bytes" ? bytesText(entry, key)
+                    : name == "to_bytes" ? upperText(entry)
+                                         : cell(entry, key));
     }
     rows.push_back(std::move(row));
   }
@@ -59,7 +65,9 @@ struct Section {
   std::vector<const char*> columns;
 };
 
-bool isNumber(const std::string& text) { return !text.empty() && (std::isdigit(static_cast<unsigned char>(text[0])) || text[0] == '<'); }
+bool isNumber(const std::string& text) {
+  return !text.empty() && (std::isdigit(static_cast<unsigned char>(text[0])) || text[0] == '<');
+}
 
 std::string attributeTable(const json& status) {
   std::vector<std::vector<std::string>> rows;
@@ -83,13 +91,15 @@ std::string table(const std::vector<std::string>& heads, const std::vector<std::
   std::vector<std::size_t> widths;
   for (const std::string& head : heads) widths.push_back(head.size());
   for (const auto& row : rows) {
-    for (std::size_t i = 0; i < row.size() && i < widths.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+    for (std::size_t i = 0; i < row.size() && i < widths.size(); ++i)
+      widths[i] = std::max(widths[i], row[i].size());
   }
   std::string text;
   const auto addLine = [&](const std::vector<std::string>& cells) {
     std::string line = "  ";
     for (std::size_t i = 0; i < cells.size() && i < widths.size(); ++i) {
-      line += isNumber(cells[i]) ? fmt::format("{:>{}}", cells[i], widths[i]) : fmt::format("{:<{}}", cells[i], widths[i]);
+      line += isNumber(cells[i]) ? fmt::format("{:>{}}", cells[i], widths[i])
+                                 : fmt::format("{:<{}}", cells[i], widths[i]);
       line += "  ";
     }
     line.erase(line.find_last_not_of(' ') + 1);
@@ -100,17 +110,23 @@ std::string table(const std::vector<std::string>& heads, const std::vector<std::
   return text;
 }
 
-std::string statusView(const json& status) {
+std::string statusView(const std::string& answer) {
+  const json status = parse(answer);
   if (!status.is_object()) return "no status\n";
-  std::string text = fmt::format("rank {} of {}, transport {}\nround {}, in force from collective {}, next collective {}\n", cell(status, "rank"),
-                                 cell(status, "size"), cell(status, "transport"), cell(status, "round"), cell(status, "switch_at"), cell(status, "sequence"));
-  text += fmt::format("log: {} entries agreed, {} pending; waited at limits: {} s; memory: {} bytes\n", cell(status, "log_entries"),
-                      cell(status, "pending_entries"), cell(status, "limit_wait_seconds"), cell(status, "memory_bytes"));
+  std::string text =
+      fmt::format("rank {} of {}, transport {}\nround {}, in force from collective {}, next collective {}\n",
+                  cell(status, "rank"), cell(status, "size"), cell(status, "transport"),
+                  cell(status, "round"), cell(status, "switch_at"), cell(status, "sequence"));
+  text += fmt::format("log: {} entries agreed, {} pending; waited at limits: {} s; memory: {} bytes\n",
+                      cell(status, "log_entries"), cell(status, "pending_entries"),
+                      cell(status, "limit_wait_seconds"), cell(status, "memory_bytes"));
   const std::vector<Section> sections{
       {"dispatch", "Schedules in force", {"collective", "from_bytes", "to_bytes", "schedule"}},
       {"candidates", "Candidates", {"slot", "name", "collective", "ready_everywhere", "dropped", "hash"}},
       {"links", "Links", {"peer", "bytes_per_second", "health"}},
-      {"swaps", "Swaps", {"round", "switch_at", "collective", "from_bytes", "to_bytes", "from", "to", "reason"}},
+      {"swaps",
+       "Swaps",
+       {"round", "switch_at", "collective", "from_bytes", "to_bytes", "from", "to", "reason"}},
   };
   for (const Section& section : sections) {
     if (!status.contains(section.key)) continue;
@@ -128,16 +144,35 @@ std::string statusView(const json& status) {
   return text;
 }
 
-std::string attributesView(const json& status) {
+std::string attributesView(const std::string& answer) {
+  const json status = parse(answer);
   const std::string text = status.is_object() ? attributeTable(status) : "";
   return text.empty() ? "no attributes: no round has been completed yet\n" : text;
 }
 
-std::string explainView(const json& explanation) {
+std::string explainView(const std::string& answer) {
+  const json explanation = parse(answer);
   if (!explanation.is_object() || !explanation.contains("schedules")) return "nothing to explain\n";
-  const auto rows = rowsOf(explanation["schedules"], {"in_force", "schedule", "ready", "usable", "predicted_us", "why"});
+  const std::vector<std::vector<std::string>> rows =
+      rowsOf(explanation["schedules"], {"in_force", "schedule", "ready", "usable", "predicted_us", "why"});
   return fmt::format("{} of {} bytes\n{}", cell(explanation, "collective"), cell(explanation, "bytes"),
                      table({"in force", "schedule", "ready", "usable", "predicted us", "why"}, rows));
+}
+
+std::string addedView(const std::string& answer) {
+  return fmt::format("added {}\n", cell(parse(answer), "hash"));
+}
+
+std::optional<std::string> errorIn(const std::string& answer) {
+  const json parsed = parse(answer);
+  if (parsed.is_discarded()) return "the answer is not JSON; is it a Theseus rank?";
+  if (!parsed.is_object() || !parsed.contains("error")) return std::nullopt;
+  const json& error = parsed["error"];
+  return error.is_object() ? cell(error, "message") : cell(parsed, "error");
+}
+
+std::string prettyJson(const std::string& answer) {
+  return parse(answer).dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace theseus::cli

@@ -47,7 +47,8 @@ std::string randomSecret() {
   return text;
 }
 
-/// A port that nobody uses now. Should somebody take it before rank 0 does, the rendezvous moves on to the next one.
+/// A port that nobody uses now. Should somebody take it before rank 0 does, the rendezvous moves on to the
+/// next one.
 int freePort() {
   const FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
@@ -89,7 +90,8 @@ class RankEnvironment {
 
  private:
   void remove(const std::string& name) {
-    std::erase_if(lines_, [&](const std::string& line) { return line.compare(0, name.size() + 1, name + "=") == 0; });
+    std::erase_if(lines_,
+                  [&](const std::string& line) { return line.compare(0, name.size() + 1, name + "=") == 0; });
   }
   std::vector<std::string> lines_;
 };
@@ -102,7 +104,8 @@ struct RankProcess {
 
 class Supervisor {
  public:
-  explicit Supervisor(const RunOptions& options) : options_(options), ranks_(static_cast<std::size_t>(options.ranks)) {}
+  explicit Supervisor(const RunOptions& options)
+      : options_(options), ranks_(static_cast<std::size_t>(options.ranks)) {}
   int run();
 
  private:
@@ -113,7 +116,8 @@ class Supervisor {
   bool prepare();
   bool startAll();
   bool startRank(int rank);
-  [[noreturn]] void becomeRank(int rank, const Pipe& failure, const std::vector<Pipe>& outputs, const std::vector<char*>& environment);
+  [[noreturn]] void becomeRank(int rank, const Pipe& failure, const std::vector<Pipe>& outputs,
+                               const std::vector<char*>& environment);
   bool makePipe(Pipe& pipe);
   void step();
   void takeSignals();
@@ -131,7 +135,7 @@ class Supervisor {
   sigset_t formerMask_{};
   RankEnvironment environment_;
   pid_t self_ = ::getpid();
-  std::optional<int> exitCode_;      // decided by the first failure or signal
+  std::optional<int> exitCode_;  // decided by the first failure or signal
   bool stopping_ = false;
   std::optional<Clock::time_point> killAt_;
 };
@@ -177,7 +181,9 @@ bool Supervisor::startRank(int rank) {
   RankProcess& process = ranks_[static_cast<std::size_t>(rank)];
   Pipe failure;
   std::vector<Pipe> outputs(options_.tag ? 2 : 0);
-  if (!makePipe(failure) || !std::all_of(outputs.begin(), outputs.end(), [&](Pipe& pipe) { return makePipe(pipe); })) return false;
+  if (!makePipe(failure) ||
+      !std::all_of(outputs.begin(), outputs.end(), [&](Pipe& pipe) { return makePipe(pipe); }))
+    return false;
   environment_.set("RANK", std::to_string(rank));
   environment_.set("LOCAL_RANK", std::to_string(rank));
   const std::vector<char*> environment = environment_.pointers();
@@ -192,7 +198,8 @@ bool Supervisor::startRank(int rank) {
   process.running = true;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     ::fcntl(outputs[i].read.get(), F_SETFL, O_NONBLOCK);
-    process.outputs.push_back(std::make_unique<TaggedOutput>(std::move(outputs[i].read), i == 0 ? STDOUT_FILENO : STDERR_FILENO, rank));
+    process.outputs.push_back(std::make_unique<TaggedOutput>(std::move(outputs[i].read),
+                                                             i == 0 ? STDOUT_FILENO : STDERR_FILENO, rank));
   }
   failure.write.close();
   int error = 0;
@@ -207,7 +214,8 @@ bool Supervisor::startRank(int rank) {
 }
 
 /// The child between fork and exec.
-void Supervisor::becomeRank(int, const Pipe& failure, const std::vector<Pipe>& outputs, const std::vector<char*>& environment) {
+void Supervisor::becomeRank(int, const Pipe& failure, const std::vector<Pipe>& outputs,
+                            const std::vector<char*>& environment) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != self_) ::_exit(kExitCannotStart);  // the launcher died before the line above
   ::setpgid(0, 0);
@@ -220,7 +228,8 @@ void Supervisor::becomeRank(int, const Pipe& failure, const std::vector<Pipe>& o
     ::dup2(outputs[1].write.get(), STDERR_FILENO);
   }
   std::vector<char*> arguments;
-  for (const std::string& argument : options_.command) arguments.push_back(const_cast<char*>(argument.c_str()));
+  for (const std::string& argument : options_.command)
+    arguments.push_back(const_cast<char*>(argument.c_str()));
   arguments.push_back(nullptr);
   ::execvpe(arguments[0], arguments.data(), environment.data());
   const int error = errno;
@@ -239,7 +248,8 @@ bool Supervisor::startAll() {
 }
 
 bool Supervisor::anyRunning() const {
-  return std::any_of(ranks_.begin(), ranks_.end(), [](const RankProcess& process) { return process.running; });
+  return std::any_of(ranks_.begin(), ranks_.end(),
+                     [](const RankProcess& process) { return process.running; });
 }
 
 void Supervisor::signalAll(int signal) {
@@ -274,10 +284,13 @@ void Supervisor::note(int rank, const siginfo_t& info) {
   const bool killed = info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED;
   if ((!killed && info.si_status == 0) || exitCode_) return;
   exitCode_ = killed ? 128 + info.si_status : info.si_status;
-  const auto left = std::count_if(ranks_.begin(), ranks_.end(), [](const RankProcess& process) { return process.running; });
-  const std::string how = killed ? fmt::format("was ended by signal {} ({})", info.si_status, ::strsignal(info.si_status))
-                                 : fmt::format("exited with code {}", info.si_status);
-  say(fmt::format("rank {} (pid {}) {}{}", rank, info.si_pid, how, left > 0 ? fmt::format("; stopping the other {}", left) : ""));
+  const auto left =
+      std::count_if(ranks_.begin(), ranks_.end(), [](const RankProcess& process) { return process.running; });
+  const std::string how =
+      killed ? fmt::format("was ended by signal {} ({})", info.si_status, ::strsignal(info.si_status))
+             : fmt::format("exited with code {}", info.si_status);
+  say(fmt::format("rank {} (pid {}) {}{}", rank, info.si_pid, how,
+                  left > 0 ? fmt::format("; stopping the other {}", left) : ""));
   if (left > 0) stopOthers(SIGTERM);
 }
 
@@ -289,7 +302,8 @@ void Supervisor::reap() {
   std::vector<Ended> ended;
   while (true) {
     siginfo_t info{};
-    // Looked at first and collected afterwards: as long as it is not collected its number means this process group and no other.
+    // Looked at first and collected afterwards: as long as it is not collected its number means this process
+    // group and no other.
     if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) break;
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
       if (ranks_[rank].pid != info.si_pid) continue;

@@ -14,7 +14,8 @@
 namespace theseus::runtime {
 
 int remainingMilliseconds(Deadline deadline, int longest) {
-  const auto rest = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
+  const auto rest =
+      std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
   return static_cast<int>(std::clamp<std::int64_t>(rest, 0, longest));
 }
 
@@ -27,17 +28,21 @@ void appendText(std::string& out, std::string_view text) {
 std::optional<std::string_view> takeText(std::string_view& in) {
   if (in.size() < 4) return std::nullopt;
   std::uint32_t length = 0;
-  for (int i = 0; i < 4; ++i) length |= static_cast<std::uint32_t>(static_cast<unsigned char>(in[i])) << (8 * i);
+  for (int i = 0; i < 4; ++i)
+    length |= static_cast<std::uint32_t>(static_cast<unsigned char>(in[i])) << (8 * i);
   if (in.size() - 4 < length) return std::nullopt;
   const std::string_view text = in.substr(4, length);
   in.remove_prefix(4 + std::size_t{length});
   return text;
 }
 
-std::string encodeError(const Error& error) { return std::string(1, static_cast<char>(error.code)) + error.message; }
+std::string encodeError(const Error& error) {
+  return std::string(1, static_cast<char>(error.code)) + error.message;
+}
 
 Error decodeError(std::string_view payload) {
-  if (payload.empty() || static_cast<unsigned char>(payload[0]) > static_cast<unsigned char>(ErrorCode::kNotFound)) {
+  if (payload.empty() ||
+      static_cast<unsigned char>(payload[0]) > static_cast<unsigned char>(ErrorCode::kNotFound)) {
     return Error{ErrorCode::kTransport, "rank 0 sent an error that this rank cannot read"};
   }
   return Error{static_cast<ErrorCode>(payload[0]), std::string(payload.substr(1))};
@@ -61,13 +66,15 @@ std::string secondsText(std::chrono::milliseconds duration) {
 
 Result<std::unique_ptr<Rendezvous>> makeTcpRendezvous(const CommunicatorOptions& options) {
   if (options.size < 1 || options.rank < 0 || options.rank >= options.size) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("rank {} of {} ranks makes no sense: ranks count from 0 to size - 1 (RANK, WORLD_SIZE)",
-                            options.rank, options.size));
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("rank {} of {} ranks makes no sense: ranks count from 0 to size - 1 (RANK, WORLD_SIZE)",
+                    options.rank, options.size));
   }
   if (options.masterPort < 1 || options.masterPort > 65535) {
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("the master's port is {}, it must be between 1 and 65535 (MASTER_PORT)", options.masterPort));
+                fmt::format("the master's port is {}, it must be between 1 and 65535 (MASTER_PORT)",
+                            options.masterPort));
   }
   if (options.timeout <= std::chrono::milliseconds::zero()) {
     return fail(ErrorCode::kInvalidArgument, "the time-out must be greater than zero");

@@ -14,7 +14,8 @@
 
 namespace theseus::runtime::testing {
 
-/// `count` ports in a row that nobody uses now, below the range that the kernel gives to outgoing connections.
+/// `count` ports in a row that nobody uses now, below the range that the kernel gives to outgoing
+/// connections.
 inline int freePortRange(int count) {
   static int next = 10000 + static_cast<int>(::getpid() % 800) * 24;
   for (int attempt = 0; attempt < 1000; ++attempt) {
@@ -31,7 +32,8 @@ inline int freePortRange(int count) {
   return 0;
 }
 
-inline CommunicatorOptions jobOptions(int size, int port, std::chrono::milliseconds timeout = std::chrono::seconds(20)) {
+inline CommunicatorOptions jobOptions(int size, int port,
+                                      std::chrono::milliseconds timeout = std::chrono::seconds(20)) {
   CommunicatorOptions options;
   options.size = size;
   options.masterPort = port;

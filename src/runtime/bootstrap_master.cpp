@@ -1,4 +1,5 @@
-// Rank 0 of the rendezvous: one poll loop over the listener, the connections that have not yet proven themselves, and the members.
+// Rank 0 of the rendezvous: one poll loop over the listener, the connections that have not yet proven
+// themselves, and the members.
 #include <poll.h>
 
 #include <algorithm>
@@ -17,13 +18,16 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kStrangerBound = 5s;        // a rank of the job needs a few round trips
-constexpr std::size_t kPendingMax = 256;   // beyond it the oldest goes: a rank of the job tries again, a silent stranger does not matter
+constexpr auto kStrangerBound = 5s;  // a rank of the job needs a few round trips
+constexpr std::size_t kPendingMax =
+    256;  // beyond it the oldest goes: a rank of the job tries again, a silent stranger does not matter
 
 class Master final : public Rendezvous {
  public:
   explicit Master(const CommunicatorOptions& options)
-      : options_(options), members_(static_cast<std::size_t>(options.size)), strangers_("rank 0, rendezvous") {}
+      : options_(options),
+        members_(static_cast<std::size_t>(options.size)),
+        strangers_("rank 0, rendezvous") {}
   ~Master() override {
     for (Peer& member : members_) {
       if (member.stream) member.stream->closeSending();
@@ -38,7 +42,7 @@ class Master final : public Rendezvous {
   struct Peer {
     std::unique_ptr<FramedStream> stream;  // null: not there
     std::string address;
-    std::optional<std::string> tag;        // its part of the exchange under way
+    std::optional<std::string> tag;  // its part of the exchange under way
     std::string blob;
   };
   struct Pending {
@@ -80,9 +84,10 @@ class Master final : public Rendezvous {
 Result<std::vector<SocketAddress>> listenCandidates(const CommunicatorOptions& options) {
   std::vector<SocketAddress> candidates;
   if (namesLoopback(options.masterAddress)) return resolve(options.masterAddress, options.masterPort);
-  // The master's number when it is ours. A name may mean different numbers on different hosts (127.0.1.1 on its own), and a number may
-  // belong to a router in front of us: then all interfaces.
-  if (auto number = parseNumericAddress(options.masterAddress, options.masterPort)) candidates.push_back(*number);
+  // The master's number when it is ours. A name may mean different numbers on different hosts (127.0.1.1 on
+  // its own), and a number may belong to a router in front of us: then all interfaces.
+  if (auto number = parseNumericAddress(options.masterAddress, options.masterPort))
+    candidates.push_back(*number);
   for (const char* any : {"::", "0.0.0.0"}) {
     if (auto address = parseNumericAddress(any, options.masterPort)) candidates.push_back(*address);
   }
@@ -97,8 +102,12 @@ Status Master::listen() {
     THESEUS_TRY(listenAt(port, *candidates));
   }
   if (listener_.valid()) return {};
-  return fail(ErrorCode::kIo, fmt::format("rank 0 cannot listen at {}: the ports {} to {} are in use by other programs; choose another "
-                                          "MASTER_PORT or THESEUS_PORT", options_.masterAddress, options_.masterPort, last));
+  return fail(
+      ErrorCode::kIo,
+      fmt::format(
+          "rank 0 cannot listen at {}: the ports {} to {} are in use by other programs; choose another "
+          "MASTER_PORT or THESEUS_PORT",
+          options_.masterAddress, options_.masterPort, last));
 }
 
 Status Master::listenAt(int port, std::vector<SocketAddress> candidates) {
@@ -107,12 +116,14 @@ Status Master::listenAt(int port, std::vector<SocketAddress> candidates) {
     candidate.setPort(port);
     auto socket = listenOn(candidate);
     if (!socket) {
-      problem = socket.error();  // not an address of this host, or a family that it does not have: the next one
+      problem =
+          socket.error();  // not an address of this host, or a family that it does not have: the next one
       continue;
     }
     if (!*socket) {
       THESEUS_TRY(refuseSecondMaster(port));
-      logLine(fmt::format("rank 0: port {} at {} is in use by another program, trying the next", port, options_.masterAddress));
+      logLine(fmt::format("rank 0: port {} at {} is in use by another program, trying the next", port,
+                          options_.masterAddress));
       return {};
     }
     listener_ = std::move(**socket);
@@ -128,9 +139,10 @@ Status Master::refuseSecondMaster(int port) {
   if (!addresses) return {};
   GreetOutcome outcome = greet(options_, addresses->front(), Clock::now() + 1s);
   if (!outcome.stream && !outcome.final) return {};
-  return fail(ErrorCode::kMismatch,
-              fmt::format("another process is already rank 0 of a job with this secret at {}:{}; give each process its own RANK, and each "
-                          "job its own MASTER_PORT or THESEUS_SECRET", options_.masterAddress, port));
+  return fail(ErrorCode::kMismatch, fmt::format("another process is already rank 0 of a job with this secret "
+                                                "at {}:{}; give each process its own RANK, and each "
+                                                "job its own MASTER_PORT or THESEUS_SECRET",
+                                                options_.masterAddress, port));
 }
 
 std::vector<Rank> Master::missing() const {
@@ -152,26 +164,33 @@ Status Master::join() {
     const std::vector<Rank> absent = missing();
     if (absent.empty()) break;
     std::string note;
-    if (strangers_.count() > 0) note = fmt::format("; {} other connections were dropped, the last: {}", strangers_.count(), strangers_.last());
-    return failJob(Error{ErrorCode::kTimeout,
-                         fmt::format("{} of {} did not join at {} within {}; check that they run and have the same MASTER_ADDR, "
-                                     "MASTER_PORT and THESEUS_SECRET{}", rankList(absent), options_.size, listenText_,
-                                     secondsText(options_.timeout), note)});
+    if (strangers_.count() > 0)
+      note = fmt::format("; {} other connections were dropped, the last: {}", strangers_.count(),
+                         strangers_.last());
+    return failJob(
+        Error{ErrorCode::kTimeout,
+              fmt::format(
+                  "{} of {} did not join at {} within {}; check that they run and have the same MASTER_ADDR, "
+                  "MASTER_PORT and THESEUS_SECRET{}",
+                  rankList(absent), options_.size, listenText_, secondsText(options_.timeout), note)});
   }
   joining_ = false;
   listener_.close();
   pending_.clear();
   for (Rank rank = 1; rank < options_.size; ++rank) {
-    members_[static_cast<std::size_t>(rank)].stream->queueFrame(static_cast<std::uint8_t>(RendezvousFrame::kJoined), "");
+    members_[static_cast<std::size_t>(rank)].stream->queueFrame(
+        static_cast<std::uint8_t>(RendezvousFrame::kJoined), "");
   }
   return flushMembers(Clock::now() + options_.timeout);
 }
 
-/// The job has failed before all ranks came. Those that come a little later hear why; otherwise they would look for rank 0 until their time-out.
+/// The job has failed before all ranks came. Those that come a little later hear why; otherwise they would
+/// look for rank 0 until their time-out.
 void Master::tellLateRanks() {
   const Deadline deadline = Clock::now() + 1s;
   while (Clock::now() < deadline && told_.size() + 1 < members_.size()) {
-    if (auto stepped = step(deadline); !stepped) continue;  // one more that cannot join, for the same or another reason
+    if (auto stepped = step(deadline); !stepped)
+      continue;  // one more that cannot join, for the same or another reason
   }
   for (auto& stream : turnedAway_) stream->closeSending();
   turnedAway_.clear();
@@ -185,16 +204,19 @@ Status Master::step(Deadline deadline) {
   for (Rank rank = 1; rank < options_.size; ++rank) {
     const Peer& member = members_[static_cast<std::size_t>(rank)];
     if (!member.stream) continue;
-    entries.push_back({member.stream->socket().get(), static_cast<short>(POLLIN | (member.stream->queuedBytes() > 0 ? POLLOUT : 0)), 0});
+    entries.push_back({member.stream->socket().get(),
+                       static_cast<short>(POLLIN | (member.stream->queuedBytes() > 0 ? POLLOUT : 0)), 0});
     ranks.push_back(rank);
   }
   for (const Pending& pending : pending_) {
-    entries.push_back({pending.stream->socket().get(), static_cast<short>(POLLIN | (pending.stream->queuedBytes() > 0 ? POLLOUT : 0)), 0});
+    entries.push_back({pending.stream->socket().get(),
+                       static_cast<short>(POLLIN | (pending.stream->queuedBytes() > 0 ? POLLOUT : 0)), 0});
     deadline = std::min(deadline, pending.deadline);
   }
   if (listener_.valid()) entries.push_back({listener_.get(), POLLIN, 0});
   if (::poll(entries.data(), entries.size(), remainingMilliseconds(deadline)) < 0 && errno != EINTR) {
-    return failJob(Error{ErrorCode::kIo, fmt::format("rank 0 cannot wait for connections: {}", std::strerror(errno))});
+    return failJob(
+        Error{ErrorCode::kIo, fmt::format("rank 0 cannot wait for connections: {}", std::strerror(errno))});
   }
   // Members first: one that has gone must be known to be gone before its successor is taken for a duplicate.
   for (std::size_t i = 0; i < ranks.size(); ++i) {
@@ -206,7 +228,8 @@ Status Master::step(Deadline deadline) {
     Status served;
     if (entries[ranks.size() + i].revents != 0) served = serve(pending_[i]);
     if (!served && outcome) outcome = served;
-    if (!pending_[i].gone && now >= pending_[i].deadline) drop(pending_[i], "it did not complete the handshake in time");
+    if (!pending_[i].gone && now >= pending_[i].deadline)
+      drop(pending_[i], "it did not complete the handshake in time");
   }
   std::erase_if(pending_, [](const Pending& pending) { return pending.gone; });
   if (listener_.valid() && (entries.back().revents & POLLIN) != 0) acceptAll();
@@ -228,7 +251,8 @@ void Master::acceptAll() {
     const std::string address = endpointText(peerAddress(**socket));
     const HelloIdentity self{HelloPurpose::kRendezvous, 0, options_.size, options_.masterPort};
     pending_.push_back(Pending{std::make_unique<FramedStream>(std::move(**socket), kRendezvousFrameBytesMax),
-                               Hello(Hello::Side::kAcceptor, self, options_.secret), address, Clock::now() + kStrangerBound});
+                               Hello(Hello::Side::kAcceptor, self, options_.secret), address,
+                               Clock::now() + kStrangerBound});
   }
 }
 
@@ -255,7 +279,8 @@ Status Master::serve(Pending& pending) {
       return failJob(fed.error());
     }
     std::string who;
-    if (pending.hello.verdict() == HelloVerdict::kWrongSecret) who = fmt::format(" (it says that it is rank {})", pending.hello.peer().rank);
+    if (pending.hello.verdict() == HelloVerdict::kWrongSecret)
+      who = fmt::format(" (it says that it is rank {})", pending.hello.peer().rank);
     drop(pending, fed.error().message + who);
     return {};
   }
@@ -277,10 +302,11 @@ Status Master::admit(Pending& pending) {
   }
   if (rank == 0 || member.stream) {
     turnedAway_.push_back(std::move(pending.stream));
-    return failJob(Error{ErrorCode::kMismatch,
-                         fmt::format("two processes claim to be rank {}: {} and {}; give each process its own RANK", rank,
-                                     rank == 0 ? "the one that listens at " + listenText_ : "one at " + member.address,
-                                     "one at " + pending.address)});
+    return failJob(Error{
+        ErrorCode::kMismatch,
+        fmt::format("two processes claim to be rank {}: {} and {}; give each process its own RANK", rank,
+                    rank == 0 ? "the one that listens at " + listenText_ : "one at " + member.address,
+                    "one at " + pending.address)});
   }
   member.stream = std::move(pending.stream);
   member.address = pending.address;
@@ -300,17 +326,21 @@ Status Master::readMember(Rank rank, bool joining) {
   const bool open = flushed.has_value() && filled.has_value() && *filled;
   while (!joining && !member.tag) {  // one part at a time
     auto frame = member.stream->nextFrame();
-    if (!frame) return failJob(Error{ErrorCode::kTransport, fmt::format("rank {}: {}", rank, frame.error().message)});
+    if (!frame)
+      return failJob(Error{ErrorCode::kTransport, fmt::format("rank {}: {}", rank, frame.error().message)});
     if (!*frame) break;
     THESEUS_TRY(takeBlob(rank, (*frame)->payload));
   }
   if (open) return {};
   if (joining) {
-    logLine(fmt::format("rank 0, rendezvous: rank {} at {} left before all ranks had joined", rank, member.address));
+    logLine(fmt::format("rank 0, rendezvous: rank {} at {} left before all ranks had joined", rank,
+                        member.address));
     member = Peer{};
     return {};
   }
-  return failJob(Error{ErrorCode::kAborted, fmt::format("rank {} at {} left during the rendezvous; its own output says why", rank, member.address)});
+  return failJob(Error{ErrorCode::kAborted,
+                       fmt::format("rank {} at {} left during the rendezvous; its own output says why", rank,
+                                   member.address)});
 }
 
 Status Master::takeBlob(Rank rank, std::string_view payload) {
@@ -318,7 +348,8 @@ Status Master::takeBlob(Rank rank, std::string_view payload) {
   const auto tag = takeText(payload);
   const auto blob = takeText(payload);
   if (!tag || !blob || !payload.empty()) {
-    return failJob(Error{ErrorCode::kTransport, fmt::format("rank {} broke the protocol of the rendezvous", rank)});
+    return failJob(
+        Error{ErrorCode::kTransport, fmt::format("rank {} broke the protocol of the rendezvous", rank)});
   }
   member.tag = std::string(*tag);
   member.blob = std::string(*blob);
@@ -333,8 +364,9 @@ Status Master::flushMembers(Deadline deadline) {
       Peer& member = members_[static_cast<std::size_t>(rank)];
       if (!member.stream || member.stream->queuedBytes() == 0) continue;
       if (auto flushed = member.stream->flush(); !flushed) {
-        return failJob(Error{ErrorCode::kAborted, fmt::format("rank {} at {} left during the rendezvous ({})", rank, member.address,
-                                                              flushed.error().message)});
+        return failJob(
+            Error{ErrorCode::kAborted, fmt::format("rank {} at {} left during the rendezvous ({})", rank,
+                                                   member.address, flushed.error().message)});
       }
       if (member.stream->queuedBytes() == 0) continue;
       entries.push_back({member.stream->socket().get(), POLLOUT, 0});
@@ -342,7 +374,9 @@ Status Master::flushMembers(Deadline deadline) {
     }
     if (entries.empty()) return {};
     const int left = remainingMilliseconds(deadline);
-    if (left == 0) return failJob(Error{ErrorCode::kTimeout, fmt::format("{} did not read what rank 0 sent", rankList(waiting))});
+    if (left == 0)
+      return failJob(
+          Error{ErrorCode::kTimeout, fmt::format("{} did not read what rank 0 sent", rankList(waiting))});
     (void)::poll(entries.data(), entries.size(), left);
   }
 }
@@ -355,12 +389,14 @@ tl::unexpected<Error> Master::failJob(Error error) {
     turnedAway_.push_back(std::move(members_[rank].stream));
     told_.insert(static_cast<Rank>(rank));
   }
-  for (auto& stream : turnedAway_) stream->queueFrame(static_cast<std::uint8_t>(RendezvousFrame::kError), encodeError(error));
+  for (auto& stream : turnedAway_)
+    stream->queueFrame(static_cast<std::uint8_t>(RendezvousFrame::kError), encodeError(error));
   const Deadline deadline = Clock::now() + 2s;  // a courtesy, not worth more
   while (true) {
     std::vector<pollfd> entries;
     for (auto& stream : turnedAway_) {
-      if (stream->flush() && stream->queuedBytes() > 0) entries.push_back({stream->socket().get(), POLLOUT, 0});
+      if (stream->flush() && stream->queuedBytes() > 0)
+        entries.push_back({stream->socket().get(), POLLOUT, 0});
     }
     const int left = remainingMilliseconds(deadline);
     if (entries.empty() || left == 0) break;
@@ -373,7 +409,8 @@ tl::unexpected<Error> Master::failJob(Error error) {
 
 Result<std::vector<std::string>> Master::exchange(const std::string& tag, std::string blob) {
   if (broken_) return fail(*broken_);
-  if (blob.size() > kBlobBytesMax) return fail(ErrorCode::kInvalidArgument, "a blob of the rendezvous is larger than 64 MiB");
+  if (blob.size() > kBlobBytesMax)
+    return fail(ErrorCode::kInvalidArgument, "a blob of the rendezvous is larger than 64 MiB");
   members_[0].blob = std::move(blob);
   members_[0].tag = tag;
   const Deadline deadline = Clock::now() + options_.timeout;
@@ -385,15 +422,18 @@ Result<std::vector<std::string>> Master::exchange(const std::string& tag, std::s
       const Peer& member = members_[static_cast<std::size_t>(rank)];
       if (!member.tag) late.push_back(rank);
       if (member.tag && *member.tag != tag) {
-        return failJob(Error{ErrorCode::kMismatch, fmt::format("the ranks are out of step: rank 0 is at exchange \"{}\", rank {} at \"{}\"; "
-                                                               "all ranks need the same release of Theseus and the same options", tag,
-                                                               rank, *member.tag)});
+        return failJob(
+            Error{ErrorCode::kMismatch,
+                  fmt::format("the ranks are out of step: rank 0 is at exchange \"{}\", rank {} at \"{}\"; "
+                              "all ranks need the same release of Theseus and the same options",
+                              tag, rank, *member.tag)});
       }
     }
     if (late.empty()) break;
     if (Clock::now() >= deadline) {
-      return failJob(Error{ErrorCode::kTimeout, fmt::format("{} of {} did not reach exchange \"{}\" of the rendezvous within {}",
-                                                            rankList(late), options_.size, tag, secondsText(options_.timeout))});
+      return failJob(Error{ErrorCode::kTimeout,
+                           fmt::format("{} of {} did not reach exchange \"{}\" of the rendezvous within {}",
+                                       rankList(late), options_.size, tag, secondsText(options_.timeout))});
     }
     THESEUS_TRY(step(deadline));
   }
@@ -405,9 +445,11 @@ Result<std::vector<std::string>> Master::exchange(const std::string& tag, std::s
     blobs.push_back(std::exchange(member.blob, {}));
     member.tag.reset();
   }
-  if (all.size() > kRendezvousFrameBytesMax) return failJob(Error{ErrorCode::kInvalidArgument, "the blobs of all ranks together exceed 1 GiB"});
+  if (all.size() > kRendezvousFrameBytesMax)
+    return failJob(Error{ErrorCode::kInvalidArgument, "the blobs of all ranks together exceed 1 GiB"});
   for (Rank rank = 1; rank < options_.size; ++rank) {
-    members_[static_cast<std::size_t>(rank)].stream->queueFrame(static_cast<std::uint8_t>(RendezvousFrame::kAll), all);
+    members_[static_cast<std::size_t>(rank)].stream->queueFrame(
+        static_cast<std::uint8_t>(RendezvousFrame::kAll), all);
   }
   THESEUS_TRY(flushMembers(deadline + options_.timeout));
   return blobs;

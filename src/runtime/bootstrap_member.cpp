@@ -50,12 +50,15 @@ class Member final : public Rendezvous {
 };
 
 Status Member::awaitAll() {
-  // Rank 0 may have begun after us: its welcome says for how long it will wait, so that its error, which names the missing ranks, reaches us.
+  // Rank 0 may have begun after us: its welcome says for how long it will wait, so that its error, which
+  // names the missing ranks, reaches us.
   Deadline deadline = std::chrono::steady_clock::now() + options_.timeout;
   while (true) {
     auto frame = awaitFrame(*stream_, deadline);
     if (!frame) {
-      return broken(Error{frame.error().code, fmt::format("rank 0 was found but the job did not come together: {}", frame.error().message)});
+      return broken(Error{
+          frame.error().code,
+          fmt::format("rank 0 was found but the job did not come together: {}", frame.error().message)});
     }
     if (frame->kind == RendezvousFrame::kJoined) return {};
     if (frame->kind == RendezvousFrame::kError) return broken(decodeError(frame->payload));
@@ -63,8 +66,10 @@ Status Member::awaitAll() {
       return broken(Error{ErrorCode::kTransport, "rank 0 broke the protocol of the rendezvous"});
     }
     std::uint32_t left = 0;
-    for (int i = 0; i < 4; ++i) left |= static_cast<std::uint32_t>(static_cast<unsigned char>(frame->payload[i])) << (8 * i);
-    deadline = std::chrono::steady_clock::now() + std::min(std::chrono::milliseconds(left), options_.timeout * 4) + 2s;
+    for (int i = 0; i < 4; ++i)
+      left |= static_cast<std::uint32_t>(static_cast<unsigned char>(frame->payload[i])) << (8 * i);
+    deadline = std::chrono::steady_clock::now() +
+               std::min(std::chrono::milliseconds(left), options_.timeout * 4) + 2s;
   }
 }
 
@@ -79,7 +84,8 @@ Status Member::sendAll(Deadline deadline) {
 }
 
 Result<std::vector<std::string>> Member::readAll(const std::string& tag, std::string_view payload) const {
-  const tl::unexpected<Error> malformed = fail(ErrorCode::kTransport, "rank 0 sent an answer that this rank cannot read");
+  const tl::unexpected<Error> malformed =
+      fail(ErrorCode::kTransport, "rank 0 sent an answer that this rank cannot read");
   const auto answered = takeText(payload);
   if (!answered || *answered != tag) return malformed;
   std::vector<std::string> blobs;
@@ -94,21 +100,26 @@ Result<std::vector<std::string>> Member::readAll(const std::string& tag, std::st
 
 Result<std::vector<std::string>> Member::exchange(const std::string& tag, std::string blob) {
   if (broken_) return fail(*broken_);
-  if (blob.size() > kBlobBytesMax) return fail(ErrorCode::kInvalidArgument, "a blob of the rendezvous is larger than 64 MiB");
-  // Twice the time-out: rank 0 begins its own wait as late as one time-out after us, and it is rank 0 that can name who is missing.
+  if (blob.size() > kBlobBytesMax)
+    return fail(ErrorCode::kInvalidArgument, "a blob of the rendezvous is larger than 64 MiB");
+  // Twice the time-out: rank 0 begins its own wait as late as one time-out after us, and it is rank 0 that
+  // can name who is missing.
   const Deadline deadline = std::chrono::steady_clock::now() + 2 * options_.timeout;
   std::string payload;
   appendText(payload, tag);
   appendText(payload, blob);
   stream_->queueFrame(static_cast<std::uint8_t>(RendezvousFrame::kBlob), std::move(payload));
-  if (auto sent = sendAll(deadline); !sent && sent.error().code == ErrorCode::kTimeout) return broken(sent.error());
+  if (auto sent = sendAll(deadline); !sent && sent.error().code == ErrorCode::kTimeout)
+    return broken(sent.error());
   // A failed write is not reported yet: rank 0 may have said why before it closed.
   auto frame = awaitFrame(*stream_, deadline);
   if (!frame) {
-    return broken(Error{frame.error().code, fmt::format("exchange \"{}\" of the rendezvous failed: {}", tag, frame.error().message)});
+    return broken(Error{frame.error().code, fmt::format("exchange \"{}\" of the rendezvous failed: {}", tag,
+                                                        frame.error().message)});
   }
   if (frame->kind == RendezvousFrame::kError) return broken(decodeError(frame->payload));
-  if (frame->kind != RendezvousFrame::kAll) return broken(Error{ErrorCode::kTransport, "rank 0 broke the protocol of the rendezvous"});
+  if (frame->kind != RendezvousFrame::kAll)
+    return broken(Error{ErrorCode::kTransport, "rank 0 broke the protocol of the rendezvous"});
   auto blobs = readAll(tag, frame->payload);
   if (!blobs) return broken(blobs.error());
   return blobs;
@@ -140,22 +151,25 @@ class Search {
       if (rest > 0ns) std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(rest, 50ms));
     }
     return fail(ErrorCode::kTimeout,
-                fmt::format("rank {} of {} did not find rank 0 at {}:{} within {}: {}; check that rank 0 runs and that all ranks have the "
+                fmt::format("rank {} of {} did not find rank 0 at {}:{} within {}: {}; check that rank 0 "
+                            "runs and that all ranks have the "
                             "same MASTER_ADDR, MASTER_PORT and THESEUS_SECRET",
-                            options_.rank, options_.size, options_.masterAddress, options_.masterPort, secondsText(options_.timeout),
-                            last_.empty() ? "nobody listens there" : last_));
+                            options_.rank, options_.size, options_.masterAddress, options_.masterPort,
+                            secondsText(options_.timeout), last_.empty() ? "nobody listens there" : last_));
   }
 
  private:
   GreetOutcome tryOne(const SocketAddress& address, std::chrono::seconds bound) {
-    GreetOutcome outcome = greet(options_, address, std::min<Deadline>(deadline_, std::chrono::steady_clock::now() + bound));
+    GreetOutcome outcome =
+        greet(options_, address, std::min<Deadline>(deadline_, std::chrono::steady_clock::now() + bound));
     if (outcome.stream || outcome.final) return outcome;
     const std::string what = fmt::format("{}: {}", endpointText(address), outcome.error.message);
     const bool telling = outcome.error.code == ErrorCode::kMismatch;
     // A refusal by someone who does listen says more than "connection refused" at the next port.
     if (telling || last_.empty() || !lastTelling_) last_ = what;
     lastTelling_ = lastTelling_ || telling;
-    if (telling && told_.insert(what).second) logLine(fmt::format("rank {}: {}; still looking for rank 0", options_.rank, what));
+    if (telling && told_.insert(what).second)
+      logLine(fmt::format("rank {}: {}; still looking for rank 0", options_.rank, what));
     return outcome;
   }
 
@@ -173,11 +187,14 @@ Result<OwnedFrame> awaitFrame(FramedStream& stream, Deadline deadline) {
   while (true) {
     auto frame = stream.nextFrame();
     if (!frame) return fail(frame.error());
-    if (*frame) return OwnedFrame{static_cast<RendezvousFrame>((*frame)->kind), std::string((*frame)->payload)};
+    if (*frame)
+      return OwnedFrame{static_cast<RendezvousFrame>((*frame)->kind), std::string((*frame)->payload)};
     if (!open) return fail(ErrorCode::kTransport, "rank 0 closed the connection");
-    if (!waitFor(stream.socket(), POLLIN, deadline)) return fail(ErrorCode::kTimeout, "rank 0 did not answer in time");
+    if (!waitFor(stream.socket(), POLLIN, deadline))
+      return fail(ErrorCode::kTimeout, "rank 0 did not answer in time");
     auto filled = stream.fill();
-    if (!filled) return fail(ErrorCode::kTransport, "the connection to rank 0 broke (" + filled.error().message + ")");
+    if (!filled)
+      return fail(ErrorCode::kTransport, "the connection to rank 0 broke (" + filled.error().message + ")");
     open = *filled;
   }
 }
@@ -199,14 +216,16 @@ GreetOutcome greet(const CommunicatorOptions& options, const SocketAddress& addr
   }
   setDeadPeerBound(*socket, options.timeout);
   auto stream = std::make_unique<FramedStream>(std::move(*socket), kRendezvousFrameBytesMax);
-  Hello hello(Hello::Side::kConnector, HelloIdentity{HelloPurpose::kRendezvous, options.rank, options.size, options.masterPort},
+  Hello hello(Hello::Side::kConnector,
+              HelloIdentity{HelloPurpose::kRendezvous, options.rank, options.size, options.masterPort},
               options.secret);
   bool open = true;
   while (!hello.done()) {
     stream->queueRaw(hello.takeOutput());
     if (auto flushed = stream->flush(); !flushed) open = false;
     if (open && !waitFor(stream->socket(), POLLIN, deadline)) {
-      outcome.error = Error{ErrorCode::kMismatch, "something listens there but does not answer the handshake"};
+      outcome.error =
+          Error{ErrorCode::kMismatch, "something listens there but does not answer the handshake"};
       return outcome;
     }
     auto filled = stream->fill();
@@ -216,7 +235,8 @@ GreetOutcome greet(const CommunicatorOptions& options, const SocketAddress& addr
       return outcome;
     }
     if (!hello.done() && (!filled || !*filled || !open)) {
-      outcome.error = Error{ErrorCode::kTransport, "something listens there but closed the connection during the handshake"};
+      outcome.error = Error{ErrorCode::kTransport,
+                            "something listens there but closed the connection during the handshake"};
       return outcome;
     }
   }

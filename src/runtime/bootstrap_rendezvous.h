@@ -1,5 +1,6 @@
-// The two sides of the TCP rendezvous (internal to bootstrap*.cpp): rank 0 gathers and spreads, the others talk to it alone. One thread each.
-// After the handshake the frames are: welcome, joined, blob, all, error; layout in docs/launch.md.
+// The two sides of the TCP rendezvous (internal to bootstrap*.cpp): rank 0 gathers and spreads, the others
+// talk to it alone. One thread each. After the handshake the frames are: welcome, joined, blob, all, error;
+// layout in docs/launch.md.
 #pragma once
 
 #include <chrono>
@@ -48,7 +49,7 @@ std::string secondsText(std::chrono::milliseconds duration);
 struct GreetOutcome {
   std::unique_ptr<FramedStream> stream;  // null: it failed
   Error error;
-  bool final = false;                    // the other side is our job and says that it can never work
+  bool final = false;  // the other side is our job and says that it can never work
 };
 GreetOutcome greet(const CommunicatorOptions& options, const SocketAddress& address, Deadline deadline);
 

@@ -47,7 +47,8 @@ Result<std::vector<SocketAddress>> lookUp(const std::string& host, int port, int
   }
   ::freeaddrinfo(list);
   if (addresses.empty()) {
-    return fail(ErrorCode::kInvalidArgument, fmt::format("the address \"{}\" has no IPv4 or IPv6 form", host));
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("the address \"{}\" has no IPv4 or IPv6 form", host));
   }
   return addresses;
 }
@@ -62,7 +63,8 @@ std::optional<std::string> firstOutsideAddress(int family) {
     address.length = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
     std::memcpy(&address.storage, entry->ifa_addr, address.length);
     const bool linkLocal =
-        family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(address.get())->sin6_addr);
+        family == AF_INET6 &&
+        IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(address.get())->sin6_addr);
     if (!address.isLoopback() && !linkLocal) found = hostText(address);
   }
   ::freeifaddrs(list);
@@ -73,7 +75,8 @@ std::optional<std::string> firstOutsideAddress(int family) {
 Result<SocketAddress> routeSource(const SocketAddress& target) {
   Descriptor socket(::socket(target.storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!socket.valid() || ::connect(socket.get(), target.get(), target.length) != 0) {
-    return fail(ErrorCode::kIo, fmt::format("no route to the master at {}: {}", endpointText(target), errnoText(errno)));
+    return fail(ErrorCode::kIo,
+                fmt::format("no route to the master at {}: {}", endpointText(target), errnoText(errno)));
   }
   return localAddress(socket);
 }
@@ -102,7 +105,9 @@ bool SocketAddress::isLoopback() const {
   return IN6_IS_ADDR_LOOPBACK(address) || (IN6_IS_ADDR_V4MAPPED(address) && address->s6_addr[12] == 127);
 }
 
-Result<std::vector<SocketAddress>> resolve(const std::string& host, int port) { return lookUp(host, port, 0); }
+Result<std::vector<SocketAddress>> resolve(const std::string& host, int port) {
+  return lookUp(host, port, 0);
+}
 
 Result<SocketAddress> parseNumericAddress(const std::string& host, int port) {
   auto addresses = lookUp(host, port, AI_NUMERICHOST);
@@ -128,7 +133,8 @@ Result<SocketAddress> parseEndpointText(std::string_view text) {
 
 std::string hostText(const SocketAddress& address) {
   char text[NI_MAXHOST] = "?";
-  if (::getnameinfo(address.get(), address.length, text, sizeof(text), nullptr, 0, NI_NUMERICHOST) != 0) return "?";
+  if (::getnameinfo(address.get(), address.length, text, sizeof(text), nullptr, 0, NI_NUMERICHOST) != 0)
+    return "?";
   return text;
 }
 
@@ -148,7 +154,8 @@ Result<std::optional<Descriptor>> listenOn(const SocketAddress& address) {
   if (address.storage.ss_family == AF_INET6) setInteger(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);
   if (::bind(socket.get(), address.get(), address.length) != 0 || ::listen(socket.get(), kBacklog) != 0) {
     if (errno == EADDRINUSE) return std::optional<Descriptor>();
-    return fail(ErrorCode::kIo, fmt::format("cannot listen at {}: {}", endpointText(address), errnoText(errno)));
+    return fail(ErrorCode::kIo,
+                fmt::format("cannot listen at {}: {}", endpointText(address), errnoText(errno)));
   }
   return std::optional<Descriptor>(std::move(socket));
 }

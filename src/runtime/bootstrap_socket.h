@@ -1,5 +1,6 @@
-// Thin helpers over sockets for the rendezvous and the message mesh: addresses, listeners, non-blocking connections. A Descriptor is owned
-// by whoever holds it. Everything else is pure functions, any thread. resolve() may ask a name server and take as long as that takes.
+// Thin helpers over sockets for the rendezvous and the message mesh: addresses, listeners, non-blocking
+// connections. A Descriptor is owned by whoever holds it. Everything else is pure functions, any thread.
+// resolve() may ask a name server and take as long as that takes.
 #pragma once
 
 #include <sys/socket.h>
@@ -43,20 +44,23 @@ Result<std::optional<Descriptor>> listenOn(const SocketAddress& address);
 SocketAddress localAddress(const Descriptor& socket);
 SocketAddress peerAddress(const Descriptor& socket);
 
-/// A non-blocking connection under way; done when the socket is writable, then connectError() says how it went.
+/// A non-blocking connection under way; done when the socket is writable, then connectError() says how it
+/// went.
 Result<Descriptor> startConnect(const SocketAddress& address);
 /// 0 = connected; otherwise an errno.
 int connectError(const Descriptor& socket);
 
-/// One accepted connection, non-blocking. nullopt: nobody is waiting. An error means that the process is out of descriptors or memory.
+/// One accepted connection, non-blocking. nullopt: nobody is waiting. An error means that the process is out
+/// of descriptors or memory.
 Result<std::optional<Descriptor>> acceptOne(const Descriptor& listener);
 
-/// A broken host is noticed: unacknowledged data and silence of the peer's kernel end the connection after about `bound`.
+/// A broken host is noticed: unacknowledged data and silence of the peer's kernel end the connection after
+/// about `bound`.
 void setDeadPeerBound(const Descriptor& socket, std::chrono::milliseconds bound);
 
-/// Where this rank's own listeners bind, and the numeric address under which the other ranks reach them: options.bindAddress if set, else
-/// the address of the route to the master; when that is a loopback although the master was not given as one (a host whose name means
-/// 127.0.1.1), the host's first other address.
+/// Where this rank's own listeners bind, and the numeric address under which the other ranks reach them:
+/// options.bindAddress if set, else the address of the route to the master; when that is a loopback although
+/// the master was not given as one (a host whose name means 127.0.1.1), the host's first other address.
 struct OwnAddress {
   std::string bind;       // numeric; may mean all interfaces
   std::string advertise;  // numeric

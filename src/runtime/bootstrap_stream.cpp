@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::size_t kHeaderBytes = 5;
 constexpr std::size_t kReadBytes = 64 * 1024;
-constexpr std::size_t kReadsPerFill = 16;            // then others get their turn
-constexpr std::size_t kCoalesceBytes = 64 * 1024;    // small frames share one write up to this size
+constexpr std::size_t kReadsPerFill = 16;          // then others get their turn
+constexpr std::size_t kCoalesceBytes = 64 * 1024;  // small frames share one write up to this size
 
 }  // namespace
 
@@ -42,7 +42,8 @@ void FramedStream::queueFrame(std::uint8_t kind, std::string payload) {
 Status FramedStream::flush() {
   while (!output_.empty()) {
     const std::string& front = output_.front();
-    const ssize_t sent = ::send(socket_.get(), front.data() + sentOfFront_, front.size() - sentOfFront_, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t sent = ::send(socket_.get(), front.data() + sentOfFront_, front.size() - sentOfFront_,
+                                MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0) {
       if (errno == EINTR) continue;
       if (errno == EAGAIN || errno == EWOULDBLOCK) return {};
@@ -83,10 +84,12 @@ Result<std::optional<Frame>> FramedStream::nextFrame() {
   const std::string_view rest = std::string_view(input_).substr(consumed_);
   if (rest.size() < kHeaderBytes) return std::optional<Frame>();
   std::uint32_t length = 0;
-  for (int i = 0; i < 4; ++i) length |= static_cast<std::uint32_t>(static_cast<unsigned char>(rest[i])) << (8 * i);
+  for (int i = 0; i < 4; ++i)
+    length |= static_cast<std::uint32_t>(static_cast<unsigned char>(rest[i])) << (8 * i);
   if (length > payloadBytesMax_) {
-    return fail(ErrorCode::kTransport,
-                fmt::format("a frame of {} bytes was announced, at most {} are allowed", length, payloadBytesMax_));
+    return fail(
+        ErrorCode::kTransport,
+        fmt::format("a frame of {} bytes was announced, at most {} are allowed", length, payloadBytesMax_));
   }
   if (rest.size() < kHeaderBytes + length) return std::optional<Frame>();
   consumed_ += kHeaderBytes + length;

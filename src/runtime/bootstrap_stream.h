@@ -1,5 +1,6 @@
-// A non-blocking connection that carries frames: length (4 bytes, little-endian), kind (1 byte), payload. Owned by the rendezvous or by the
-// mesh, one thread. Before the handshake is over its raw bytes belong to Hello; frames are looked for only afterwards.
+// A non-blocking connection that carries frames: length (4 bytes, little-endian), kind (1 byte), payload.
+// Owned by the rendezvous or by the mesh, one thread. Before the handshake is over its raw bytes belong to
+// Hello; frames are looked for only afterwards.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +22,8 @@ struct Frame {
 
 class FramedStream {
  public:
-  FramedStream(Descriptor socket, std::size_t payloadBytesMax) : socket_(std::move(socket)), payloadBytesMax_(payloadBytesMax) {}
+  FramedStream(Descriptor socket, std::size_t payloadBytesMax)
+      : socket_(std::move(socket)), payloadBytesMax_(payloadBytesMax) {}
 
   const Descriptor& socket() const { return socket_; }
 
@@ -38,7 +40,8 @@ class FramedStream {
   /// Bytes received before the frames begin, for the handshake.
   std::string& raw() { return input_; }
 
-  /// Says that nothing more will be sent and reads away what is still arriving, so that the kernel does not discard our last bytes.
+  /// Says that nothing more will be sent and reads away what is still arriving, so that the kernel does not
+  /// discard our last bytes.
   void closeSending();
 
  private:

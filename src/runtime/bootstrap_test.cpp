@@ -17,7 +17,8 @@ using namespace testing;
 using Clock = std::chrono::steady_clock;
 
 /// Every rank of `options.size` except `absent` joins; gives each rank's outcome.
-std::vector<std::optional<Error>> joinAll(const CommunicatorOptions& options, const std::vector<int>& absent = {}) {
+std::vector<std::optional<Error>> joinAll(const CommunicatorOptions& options,
+                                          const std::vector<int>& absent = {}) {
   std::vector<std::optional<Error>> errors(static_cast<std::size_t>(options.size));
   onThreads(options.size, [&](int rank) {
     if (std::find(absent.begin(), absent.end(), rank) != absent.end()) return;
@@ -29,7 +30,9 @@ std::vector<std::optional<Error>> joinAll(const CommunicatorOptions& options, co
   return errors;
 }
 
-void expectContains(const std::string& text, const std::string& part) { EXPECT_NE(text.find(part), std::string::npos) << text; }
+void expectContains(const std::string& text, const std::string& part) {
+  EXPECT_NE(text.find(part), std::string::npos) << text;
+}
 
 class Sizes : public ::testing::TestWithParam<int> {};
 
@@ -43,13 +46,16 @@ TEST_P(Sizes, EveryRankGetsAllBlobsAgainAndAgain) {
     ASSERT_TRUE(joined) << joined.error().message;
     for (int round = 0; round < 5; ++round) {
       // Lengths differ, from none to more than a socket takes at once.
-      const std::string blob(static_cast<std::size_t>(rank) * (round == 3 ? 300'000u : 10u), static_cast<char>('a' + rank));
+      const std::string blob(static_cast<std::size_t>(rank) * (round == 3 ? 300'000u : 10u),
+                             static_cast<char>('a' + rank));
       auto all = (*joined)->exchange("round " + std::to_string(round), blob);
       ASSERT_TRUE(all) << all.error().message;
       ASSERT_EQ(static_cast<int>(all->size()), size);
       for (int other = 0; other < size; ++other) {
-        const std::string expected(static_cast<std::size_t>(other) * (round == 3 ? 300'000u : 10u), static_cast<char>('a' + other));
-        EXPECT_TRUE((*all)[static_cast<std::size_t>(other)] == expected) << "round " << round << " blob of rank " << other;
+        const std::string expected(static_cast<std::size_t>(other) * (round == 3 ? 300'000u : 10u),
+                                   static_cast<char>('a' + other));
+        EXPECT_TRUE((*all)[static_cast<std::size_t>(other)] == expected)
+            << "round " << round << " blob of rank " << other;
       }
     }
   });
@@ -103,7 +109,8 @@ TEST(Rendezvous, TwoProcessesWithOneNumberFailAtOnce) {
     messages[static_cast<std::size_t>(thread)] = joined.error().message;
   });
   EXPECT_LT(Clock::now() - begin, 15s);  // long before the time-out of 20 s and its grace
-  for (int thread : {0, 1, 2, 3}) expectContains(messages[static_cast<std::size_t>(thread)], "two processes claim to be rank 2");
+  for (int thread : {0, 1, 2, 3})
+    expectContains(messages[static_cast<std::size_t>(thread)], "two processes claim to be rank 2");
 }
 
 TEST(Rendezvous, DifferentSizesFailAtOnce) {
@@ -173,7 +180,8 @@ TEST(Rendezvous, ALateRankInAnExchangeIsNamed) {
 
 TEST(Rendezvous, TakenPortsAreSkippedAndStrangersThereAreNotMistakenForRankZero) {
   const int port = freePortRange(kRendezvousPorts);
-  auto first = listenOn(*parseNumericAddress("127.0.0.1", port));  // silent: accepts in the kernel, never answers
+  auto first =
+      listenOn(*parseNumericAddress("127.0.0.1", port));  // silent: accepts in the kernel, never answers
   ASSERT_TRUE(first && *first);
   for (const auto& error : joinAll(jobOptions(3, port))) EXPECT_FALSE(error) << error->message;
 }
@@ -222,9 +230,13 @@ TEST(Rendezvous, StrangersOfAllKindsDoNotDelayTheJob) {
   Clock::time_point joinBegins, joinEnds;
   std::thread crowd([&] {
     // The port scanner that hangs up, HTTP, TLS, garbage, half a hello, and silence.
-    const std::string half = Hello(Hello::Side::kConnector, {HelloPurpose::kRendezvous, 1, 4, options.masterPort}, "x").takeOutput().substr(0, 20);
-    for (const std::string& text : {std::string(), std::string("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), std::string("\x16\x03\x01\x02\x00", 5),
-                                    std::string(100'000, '\xff'), half, std::string("TH")}) {
+    const std::string half =
+        Hello(Hello::Side::kConnector, {HelloPurpose::kRendezvous, 1, 4, options.masterPort}, "x")
+            .takeOutput()
+            .substr(0, 20);
+    for (const std::string& text :
+         {std::string(), std::string("GET / HTTP/1.1\r\nHost: x\r\n\r\n"),
+          std::string("\x16\x03\x01\x02\x00", 5), std::string(100'000, '\xff'), half, std::string("TH")}) {
       for (int i = 0; i < 5; ++i) {
         strangers.push_back(connectBlocking(options.masterPort));
         sendText(strangers.back(), text);
@@ -297,7 +309,8 @@ TEST(Frames, LargerThanAllowedIsRefused) {
 TEST(Addresses, ReadAndWritten) {
   EXPECT_EQ(endpointText(*parseEndpointText("10.1.2.3:80")), "10.1.2.3:80");
   EXPECT_EQ(endpointText(*parseEndpointText("[::1]:80")), "[::1]:80");
-  for (const char* bad : {"", "10.1.2.3", "10.1.2.3:", "10.1.2.3:0", "10.1.2.3:65536", "10.1.2.3:8x", "host.example:80", "[::1:80"}) {
+  for (const char* bad : {"", "10.1.2.3", "10.1.2.3:", "10.1.2.3:0", "10.1.2.3:65536", "10.1.2.3:8x",
+                          "host.example:80", "[::1:80"}) {
     EXPECT_FALSE(parseEndpointText(bad)) << bad;
   }
   EXPECT_TRUE(namesLoopback("localhost"));

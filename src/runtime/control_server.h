@@ -1,5 +1,6 @@
-// Serves a rank's ControlInterface to `theseus ctl` over HTTP: a unix socket that only its owner can open, and TCP only with a token. Owned by
-// the communicator; started and destroyed on one thread; its own threads call the interface. Builds without the HTTP library have no server.
+// Serves a rank's ControlInterface to `theseus ctl` over HTTP: a unix socket that only its owner can open,
+// and TCP only with a token. Owned by the communicator; started and destroyed on one thread; its own threads
+// call the interface. Builds without the HTTP library have no server.
 #pragma once
 
 #include <memory>
@@ -23,27 +24,33 @@ class ControlServer {
 };
 
 struct ControlServerOptions {
-  std::string root;        // folder of all jobs' sockets; empty = controlRoots().front()
+  std::string root;  // folder of all jobs' sockets; empty = controlRoots().front()
   std::string job;
   Rank rank = 0;
   std::string tcpAddress;  // HOST:PORT, PORT 0 = any; empty = no TCP
   std::string token;       // TCP only with it
-  int tcpPortOffset = 0;   // added to PORT unless that is 0: ranks of one host share the address in their environment
+  int tcpPortOffset =
+      0;  // added to PORT unless that is 0: ranks of one host share the address in their environment
 };
 
 /// The interface must outlive the server.
-Result<std::unique_ptr<ControlServer>> startControlServer(ControlInterface& interface, const ControlServerOptions& options);
+Result<std::unique_ptr<ControlServer>> startControlServer(ControlInterface& interface,
+                                                          const ControlServerOptions& options);
 
-/// Starts a server by options and environment (THESEUS_JOB, THESEUS_CTL_ADDRESS, THESEUS_CTL_TOKEN). A server that cannot start is logged and is
-/// null: a job does not fail for want of a view on it. The factory itself is null in builds without the HTTP library.
-using ControlServerFactory = std::unique_ptr<ControlServer> (*)(ControlInterface& interface, const CommunicatorOptions& options);
+/// Starts a server by options and environment (THESEUS_JOB, THESEUS_CTL_ADDRESS, THESEUS_CTL_TOKEN). A server
+/// that cannot start is logged and is null: a job does not fail for want of a view on it. The factory itself
+/// is null in builds without the HTTP library.
+using ControlServerFactory = std::unique_ptr<ControlServer> (*)(ControlInterface& interface,
+                                                                const CommunicatorOptions& options);
 ControlServerFactory controlServerFactory();
 
-/// THESEUS_JOB, or made from the master's address and port, or the name of the LocalJob; only characters that suit a file name.
+/// THESEUS_JOB, or made from the master's address and port, or the name of the LocalJob; only characters that
+/// suit a file name.
 std::string jobName(const CommunicatorOptions& options);
 std::string fileNameOf(const std::string& job);
 
-/// Where sockets may lie: $XDG_RUNTIME_DIR/theseus-UID first (if usable), then /tmp/theseus-UID. Servers use the first, clients look in all.
+/// Where sockets may lie: $XDG_RUNTIME_DIR/theseus-UID first (if usable), then /tmp/theseus-UID. Servers use
+/// the first, clients look in all.
 std::vector<std::string> controlRoots();
 
 /// Whether somebody listens at a unix socket.

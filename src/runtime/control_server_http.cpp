@@ -33,18 +33,25 @@ std::string dump(const json& value) { return value.dump(-1, ' ', false, json::er
 int statusOf(ErrorCode code) {
   switch (code) {
     case ErrorCode::kInvalidArgument:
-    case ErrorCode::kInvalidSchedule: return 400;
-    case ErrorCode::kNotFound: return 404;
-    case ErrorCode::kMismatch: return 409;
-    case ErrorCode::kUnsupported: return 501;
-    case ErrorCode::kTimeout: return 504;
-    default: return 500;
+    case ErrorCode::kInvalidSchedule:
+      return 400;
+    case ErrorCode::kNotFound:
+      return 404;
+    case ErrorCode::kMismatch:
+      return 409;
+    case ErrorCode::kUnsupported:
+      return 501;
+    case ErrorCode::kTimeout:
+      return 504;
+    default:
+      return 500;
   }
 }
 
 void answerError(httplib::Response& response, const Error& error) {
   response.status = statusOf(error.code);
-  response.set_content(dump({{"error", {{"code", errorCodeName(error.code)}, {"message", error.message}}}}), "application/json");
+  response.set_content(dump({{"error", {{"code", errorCodeName(error.code)}, {"message", error.message}}}}),
+                       "application/json");
 }
 
 void answer(httplib::Response& response, const Status& status) {
@@ -94,7 +101,8 @@ void addReading(httplib::Server& server, ControlInterface& control) {
 
 void addWriting(httplib::Server& server, ControlInterface& control) {
   server.Post("/sched", [&control](const httplib::Request& request, httplib::Response& response) {
-    if (request.body.empty()) return answerError(response, Error{ErrorCode::kInvalidArgument, "the body holds no schedule"});
+    if (request.body.empty())
+      return answerError(response, Error{ErrorCode::kInvalidArgument, "the body holds no schedule"});
     auto hash = control.newSched(request.body);
     if (!hash) return answerError(response, hash.error());
     response.set_content(dump({{"ok", true}, {"hash", *hash}}), "application/json");
@@ -135,20 +143,23 @@ class Listener {
       const int on = 1;
       ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     });
-    server_.set_exception_handler([](const httplib::Request&, httplib::Response& response, std::exception_ptr exception) {
-      std::string what = "unknown exception";
-      try {
-        std::rethrow_exception(exception);
-      } catch (const std::exception& caught) {
-        what = caught.what();
-      } catch (...) {
-      }
-      answerError(response, Error{ErrorCode::kIo, "the request failed inside: " + what});
-    });
+    server_.set_exception_handler(
+        [](const httplib::Request&, httplib::Response& response, std::exception_ptr exception) {
+          std::string what = "unknown exception";
+          try {
+            std::rethrow_exception(exception);
+          } catch (const std::exception& caught) {
+            what = caught.what();
+          } catch (...) {
+          }
+          answerError(response, Error{ErrorCode::kIo, "the request failed inside: " + what});
+        });
     server_.set_error_handler([](const httplib::Request& request, httplib::Response& response) {
       if (!response.body.empty()) return;
-      const std::string what = response.status == 404 ? fmt::format("there is nothing at {} {}", request.method, request.path)
-                                                      : fmt::format("the request was refused with HTTP status {}", response.status);
+      const std::string what =
+          response.status == 404
+              ? fmt::format("there is nothing at {} {}", request.method, request.path)
+              : fmt::format("the request was refused with HTTP status {}", response.status);
       response.set_content(dump({{"error", {{"code", "http"}, {"message", what}}}}), "application/json");
     });
     addReading(server_, control);
@@ -161,20 +172,23 @@ class Listener {
   }
 
   void requireToken(const std::string& token) {
-    server_.set_pre_routing_handler([digest = base::sha256("Bearer " + token)](const httplib::Request& request, httplib::Response& response) {
+    server_.set_pre_routing_handler([digest = base::sha256("Bearer " + token)](
+                                        const httplib::Request& request, httplib::Response& response) {
       // Digests are compared, so that neither the length nor the time tells anything about the token.
       if (base::equalInConstantTime(digest, base::sha256(request.get_header_value("Authorization")))) {
         return httplib::Server::HandlerResponse::Unhandled;
       }
       response.status = 401;
-      response.set_content("{\"error\":{\"code\":\"http\",\"message\":\"the token is missing or wrong\"}}", "application/json");
+      response.set_content("{\"error\":{\"code\":\"http\",\"message\":\"the token is missing or wrong\"}}",
+                           "application/json");
       return httplib::Server::HandlerResponse::Handled;
     });
   }
 
   bool bindUnix(const std::string& path) {
     server_.set_address_family(AF_UNIX);
-    return server_.bind_to_port(path, 80);  // a port of 0 would mean "any" to the library; unix sockets have none
+    return server_.bind_to_port(path,
+                                80);  // a port of 0 would mean "any" to the library; unix sockets have none
   }
 
   int bindTcp(const std::string& host, int port) {
@@ -187,7 +201,8 @@ class Listener {
     // stop() is ignored before the server runs, so nobody may stop it earlier than that.
     const auto deadline = std::chrono::steady_clock::now() + 5s;
     while (!server_.is_running()) {
-      if (std::chrono::steady_clock::now() > deadline) return fail(ErrorCode::kTimeout, "the HTTP server does not start");
+      if (std::chrono::steady_clock::now() > deadline)
+        return fail(ErrorCode::kTimeout, "the HTTP server does not start");
       std::this_thread::sleep_for(1ms);
     }
     return {};
@@ -218,14 +233,19 @@ class HttpControlServer final : public ControlServer {
  private:
   Status startTcp(ControlInterface& control, const ControlServerOptions& options) {
     if (options.token.empty()) {
-      return fail(ErrorCode::kInvalidArgument, "THESEUS_CTL_ADDRESS is set but THESEUS_CTL_TOKEN is not: there is no TCP without a token");
+      return fail(ErrorCode::kInvalidArgument,
+                  "THESEUS_CTL_ADDRESS is set but THESEUS_CTL_TOKEN is not: there is no TCP without a token");
     }
     const std::size_t colon = options.tcpAddress.rfind(':');
     int port = -1;
-    const std::string_view digits = colon == std::string::npos ? std::string_view() : std::string_view(options.tcpAddress).substr(colon + 1);
+    const std::string_view digits = colon == std::string::npos
+                                        ? std::string_view()
+                                        : std::string_view(options.tcpAddress).substr(colon + 1);
     const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), port);
-    if (digits.empty() || parsed.ec != std::errc() || parsed.ptr != digits.data() + digits.size() || port < 0 || port > 65535) {
-      return fail(ErrorCode::kInvalidArgument, fmt::format("THESEUS_CTL_ADDRESS=\"{}\" is not HOST:PORT", options.tcpAddress));
+    if (digits.empty() || parsed.ec != std::errc() || parsed.ptr != digits.data() + digits.size() ||
+        port < 0 || port > 65535) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("THESEUS_CTL_ADDRESS=\"{}\" is not HOST:PORT", options.tcpAddress));
     }
     if (port > 0) port += options.tcpPortOffset;
     tcp_ = std::make_unique<Listener>(control);
@@ -250,8 +270,14 @@ std::string environmentText(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-std::unique_ptr<ControlServer> startFromEnvironment(ControlInterface& interface, const CommunicatorOptions& options) {
-  ControlServerOptions server{"", jobName(options), options.rank, environmentText("THESEUS_CTL_ADDRESS"), environmentText("THESEUS_CTL_TOKEN"), 0};
+std::unique_ptr<ControlServer> startFromEnvironment(ControlInterface& interface,
+                                                    const CommunicatorOptions& options) {
+  ControlServerOptions server{"",
+                              jobName(options),
+                              options.rank,
+                              environmentText("THESEUS_CTL_ADDRESS"),
+                              environmentText("THESEUS_CTL_TOKEN"),
+                              0};
   const std::string localRank = environmentText("LOCAL_RANK");
   std::from_chars(localRank.data(), localRank.data() + localRank.size(), server.tcpPortOffset);
   auto started = startControlServer(interface, server);
@@ -261,16 +287,19 @@ std::unique_ptr<ControlServer> startFromEnvironment(ControlInterface& interface,
     started = startControlServer(interface, server);
   }
   if (!started) {
-    logLine(fmt::format("rank {}: no control server, `theseus ctl` cannot reach this rank: {}", options.rank, started.error().message));
+    logLine(fmt::format("rank {}: no control server, `theseus ctl` cannot reach this rank: {}", options.rank,
+                        started.error().message));
     return nullptr;
   }
-  if ((*started)->tcpPort() > 0) logLine(fmt::format("rank {}: control server at TCP port {}", options.rank, (*started)->tcpPort()));
+  if ((*started)->tcpPort() > 0)
+    logLine(fmt::format("rank {}: control server at TCP port {}", options.rank, (*started)->tcpPort()));
   return std::move(*started);
 }
 
 }  // namespace
 
-Result<std::unique_ptr<ControlServer>> startControlServer(ControlInterface& interface, const ControlServerOptions& options) {
+Result<std::unique_ptr<ControlServer>> startControlServer(ControlInterface& interface,
+                                                          const ControlServerOptions& options) {
   auto place = SocketPlace::claim(options);
   if (!place) return fail(place.error());
   auto server = std::make_unique<HttpControlServer>(std::move(*place));

@@ -25,7 +25,8 @@ class FakeControl final : public ControlInterface {
  public:
   std::string statusJson() const override { return R"({"rank":3})"; }
   std::string explainJson(Collective collective, std::uint64_t bytes) const override {
-    return R"({"collective":")" + std::string(name(collective)) + R"(","bytes":)" + std::to_string(bytes) + "}";
+    return R"({"collective":")" + std::string(name(collective)) + R"(","bytes":)" + std::to_string(bytes) +
+           "}";
   }
   Result<std::string> newSched(const std::string& text) override {
     note("sched " + text.substr(0, 40) + " " + std::to_string(text.size()));
@@ -79,7 +80,8 @@ std::string converse(const Descriptor& socket, const std::string& text) {
   std::string answer;
   char chunk[4096];
   ssize_t count = 0;
-  while ((count = ::recv(socket.get(), chunk, sizeof(chunk), 0)) > 0) answer.append(chunk, static_cast<std::size_t>(count));
+  while ((count = ::recv(socket.get(), chunk, sizeof(chunk), 0)) > 0)
+    answer.append(chunk, static_cast<std::size_t>(count));
   return answer;
 }
 
@@ -88,7 +90,8 @@ std::string get(const std::string& path, const std::string& headers = "") {
 }
 
 std::string post(const std::string& path, const std::string& body, const std::string& type = "text/plain") {
-  return "POST " + path + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: " + type + "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
+  return "POST " + path + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: " + type +
+         "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
 }
 
 class Server : public ::testing::Test {
@@ -110,7 +113,9 @@ class Server : public ::testing::Test {
     ASSERT_TRUE(started) << started.error().message;
     server_ = std::move(*started);
   }
-  std::string ask(const std::string& request) { return converse(connectUnix(server_->socketPath()), request); }
+  std::string ask(const std::string& request) {
+    return converse(connectUnix(server_->socketPath()), request);
+  }
 
   std::string base_;
   ControlServerOptions options_;
@@ -124,7 +129,8 @@ TEST_F(Server, ReadingRoutes) {
   start();
   EXPECT_HAS(ask(get("/status")), R"({"rank":3})");
   EXPECT_HAS(ask(get("/metrics")), "theseus_round 7");
-  EXPECT_HAS(ask(get("/explain?collective=reduce_scatter&bytes=1048576")), R"({"collective":"reducescatter","bytes":1048576})");
+  EXPECT_HAS(ask(get("/explain?collective=reduce_scatter&bytes=1048576")),
+             R"({"collective":"reducescatter","bytes":1048576})");
 }
 
 TEST_F(Server, WritingRoutes) {
@@ -134,7 +140,8 @@ TEST_F(Server, WritingRoutes) {
   EXPECT_HAS(ask(post("/drop", "schedule=ring", form)), "200 OK");
   EXPECT_HAS(ask(post("/swap", "collective=allreduce&schedule=ring%20two", form)), "200 OK");
   EXPECT_HAS(ask(post("/exo", "name=a&value=1%2B1", form)), "200 OK");
-  EXPECT_EQ(control_.notes(), (std::vector<std::string>{R"(sched {"generator":"ring"} 20)", "drop ring", "swap allreduce ring two", "exo a=1+1"}));
+  EXPECT_EQ(control_.notes(), (std::vector<std::string>{R"(sched {"generator":"ring"} 20)", "drop ring",
+                                                        "swap allreduce ring two", "exo a=1+1"}));
 }
 
 TEST_F(Server, ErrorsSayWhat) {
@@ -159,7 +166,9 @@ TEST_F(Server, ErrorsSayWhat) {
 TEST_F(Server, GarbageAndHugeRequestsAreRefusedAndItGoesOn) {
   start();
   EXPECT_HAS(ask("\x01\x02\xff garbage\r\n\r\n"), "HTTP/1.1 400");
-  EXPECT_HAS(ask("POST /sched HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 99999999999\r\n\r\nx"), "HTTP/1.1 413");
+  EXPECT_HAS(
+      ask("POST /sched HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 99999999999\r\n\r\nx"),
+      "HTTP/1.1 413");
   const std::string large(4u << 20, 'p');
   EXPECT_HAS(ask(post("/sched", large)), "200 OK");
   EXPECT_EQ(control_.notes().size(), 1u);
@@ -240,8 +249,11 @@ TEST_F(Server, TcpNeedsTheToken) {
   options_.token = "open";
   start();
   ASSERT_GT(server_->tcpPort(), 0);
-  const auto over = [&](const std::string& headers) { return converse(testing::connectBlocking(server_->tcpPort()), get("/status", headers)); };
-  for (const char* wrong : {"", "Authorization: Bearer wrong\r\n", "Authorization: open\r\n", "Authorization: Bearer openx\r\n"}) {
+  const auto over = [&](const std::string& headers) {
+    return converse(testing::connectBlocking(server_->tcpPort()), get("/status", headers));
+  };
+  for (const char* wrong : {"", "Authorization: Bearer wrong\r\n", "Authorization: open\r\n",
+                            "Authorization: Bearer openx\r\n"}) {
     const std::string answer = over(wrong);
     EXPECT_HAS(answer, "HTTP/1.1 401");
     EXPECT_EQ(answer.find("rank"), std::string::npos);
@@ -262,7 +274,8 @@ TEST(JobName, SuitsAFileName) {
   EXPECT_EQ(fileNameOf("run-1"), "run-1");
   EXPECT_EQ(fileNameOf("../../etc"), "_.._.._etc");
   EXPECT_EQ(fileNameOf(""), "_");
-  const std::string one = fileNameOf(std::string(200, 'x') + "1"), two = fileNameOf(std::string(200, 'x') + "2");
+  const std::string one = fileNameOf(std::string(200, 'x') + "1"),
+                    two = fileNameOf(std::string(200, 'x') + "2");
   EXPECT_LE(one.size(), 40u);
   EXPECT_NE(one, two);
 }

@@ -18,8 +18,10 @@ Result<Number> parseNumber(const char* name, const std::string& text, Number low
   Number value{};
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
   // The negated comparison refuses NaN too.
-  if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size() || !(value >= low && value <= high)) {
-    return fail(ErrorCode::kInvalidArgument, fmt::format("{}=\"{}\" is not a number between {} and {}", name, text, low, high));
+  if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size() ||
+      !(value >= low && value <= high)) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}=\"{}\" is not a number between {} and {}", name, text, low, high));
   }
   return value;
 }
@@ -87,10 +89,12 @@ struct Numbering {
 };
 
 std::optional<Numbering> findNumbering(const Reader& reader) {
-  // RANK first: torchrun inside a Slurm step or under mpirun numbers the processes itself. SLURM_STEP_NUM_TASKS rather than SLURM_NTASKS:
-  // a program that a batch script starts without srun is alone, whatever the job has asked for.
-  for (const Numbering& numbering : {Numbering{"RANK", "WORLD_SIZE"}, Numbering{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
-                                     Numbering{"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}}) {
+  // RANK first: torchrun inside a Slurm step or under mpirun numbers the processes itself.
+  // SLURM_STEP_NUM_TASKS rather than SLURM_NTASKS: a program that a batch script starts without srun is
+  // alone, whatever the job has asked for.
+  for (const Numbering& numbering :
+       {Numbering{"RANK", "WORLD_SIZE"}, Numbering{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+        Numbering{"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}}) {
     if (reader.text(numbering.rank) || reader.text(numbering.size)) return numbering;
   }
   return std::nullopt;
@@ -99,17 +103,22 @@ std::optional<Numbering> findNumbering(const Reader& reader) {
 void readNumbering(Reader& reader, CommunicatorOptions& options) {
   const auto numbering = findNumbering(reader);
   if (!numbering) {
-    return reader.refuse("RANK and WORLD_SIZE are not set: start the program with `theseus run`, torchrun, srun or mpirun, or set RANK, "
-                         "WORLD_SIZE, MASTER_ADDR and MASTER_PORT");
+    return reader.refuse(
+        "RANK and WORLD_SIZE are not set: start the program with `theseus run`, torchrun, srun or mpirun, or "
+        "set RANK, "
+        "WORLD_SIZE, MASTER_ADDR and MASTER_PORT");
   }
   for (const char* name : {numbering->rank, numbering->size}) {
-    if (!reader.text(name)) return reader.refuse(fmt::format("{} is not set although {} is", name, name == numbering->rank ? numbering->size : numbering->rank));
+    if (!reader.text(name))
+      return reader.refuse(fmt::format("{} is not set although {} is", name,
+                                       name == numbering->rank ? numbering->size : numbering->rank));
   }
   constexpr int kRanksMax = 1 << 20;
   reader.number(numbering->size, options.size, 1, kRanksMax);
   reader.number(numbering->rank, options.rank, 0, kRanksMax);
   if (options.rank >= options.size) {
-    reader.refuse(fmt::format("{}={} does not fit {}={}: ranks count from 0", numbering->rank, options.rank, numbering->size, options.size));
+    reader.refuse(fmt::format("{}={} does not fit {}={}: ranks count from 0", numbering->rank, options.rank,
+                              numbering->size, options.size));
   }
 }
 
@@ -118,8 +127,11 @@ void readMaster(Reader& reader, CommunicatorOptions& options) {
     options.masterAddress = *address;
   } else if (auto nodes = reader.text("SLURM_STEP_NODELIST"); nodes && !reader.text("RANK")) {
     options.masterAddress = firstSlurmHost(*nodes);
-  } else if (options.size > 1 && reader.text("OMPI_COMM_WORLD_LOCAL_SIZE") != reader.text("OMPI_COMM_WORLD_SIZE")) {
-    reader.refuse("MASTER_ADDR is not set and the ranks are on several hosts: set it to the host of rank 0 (mpirun -x MASTER_ADDR=HOST)");
+  } else if (options.size > 1 &&
+             reader.text("OMPI_COMM_WORLD_LOCAL_SIZE") != reader.text("OMPI_COMM_WORLD_SIZE")) {
+    reader.refuse(
+        "MASTER_ADDR is not set and the ranks are on several hosts: set it to the host of rank 0 (mpirun -x "
+        "MASTER_ADDR=HOST)");
   }
 }
 
@@ -171,8 +183,11 @@ Result<CommunicatorOptions> optionsFrom(const EnvironmentLookup& lookup) {
     options.timeout = std::chrono::milliseconds(std::llround(seconds * 1000));
   }
   bool known = false;
-  for (const char* transport : {"auto", "loopback", "shm", "tcp"}) known = known || options.transport == transport;
-  if (!known) reader.refuse(fmt::format("THESEUS_TRANSPORT=\"{}\" is unknown; use auto, loopback, shm or tcp", options.transport));
+  for (const char* transport : {"auto", "loopback", "shm", "tcp"})
+    known = known || options.transport == transport;
+  if (!known)
+    reader.refuse(fmt::format("THESEUS_TRANSPORT=\"{}\" is unknown; use auto, loopback, shm or tcp",
+                              options.transport));
   THESEUS_TRY(reader.status());
   return options;
 }

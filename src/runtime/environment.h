@@ -1,5 +1,6 @@
-// CommunicatorOptions from the variables that launchers set: torchrun and `theseus run` (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT), Open MPI
-// (OMPI_*), Slurm (SLURM_*), and our own THESEUS_*. Parsed strictly: an error names the variable. Pure functions of the environment, any thread.
+// CommunicatorOptions from the variables that launchers set: torchrun and `theseus run` (RANK, WORLD_SIZE,
+// MASTER_ADDR, MASTER_PORT), Open MPI (OMPI_*), Slurm (SLURM_*), and our own THESEUS_*. Parsed strictly: an
+// error names the variable. Pure functions of the environment, any thread.
 #pragma once
 
 #include <functional>

@@ -22,11 +22,17 @@ Variables with(Variables base, const Variables& more) {
   return base;
 }
 
-const Variables kTorchrun{{"RANK", "3"}, {"WORLD_SIZE", "8"}, {"MASTER_ADDR", "node1"}, {"MASTER_PORT", "4000"}};
+const Variables kTorchrun{
+    {"RANK", "3"}, {"WORLD_SIZE", "8"}, {"MASTER_ADDR", "node1"}, {"MASTER_PORT", "4000"}};
 
 TEST(Environment, TorchrunAndOurOwn) {
-  auto options = read(with(kTorchrun, {{"THESEUS_SECRET", "s"}, {"THESEUS_TRANSPORT", "tcp"}, {"THESEUS_TIMEOUT", "2.5"}, {"THESEUS_CONTROL", "off"},
-                                       {"THESEUS_CTL", "0"}, {"THESEUS_SCHEDULE", "ring"}, {"THESEUS_BIND_ADDRESS", "10.0.0.1"},
+  auto options = read(with(kTorchrun, {{"THESEUS_SECRET", "s"},
+                                       {"THESEUS_TRANSPORT", "tcp"},
+                                       {"THESEUS_TIMEOUT", "2.5"},
+                                       {"THESEUS_CONTROL", "off"},
+                                       {"THESEUS_CTL", "0"},
+                                       {"THESEUS_SCHEDULE", "ring"},
+                                       {"THESEUS_BIND_ADDRESS", "10.0.0.1"},
                                        {"THESEUS_LINK_BYTES_PER_SECOND", "1e8"}}));
   ASSERT_TRUE(options) << options.error().message;
   EXPECT_EQ(options->rank, 3);
@@ -45,12 +51,14 @@ TEST(Environment, TorchrunAndOurOwn) {
 
 TEST(Environment, TorchrunsOwnStoreKeepsItsPort) {
   EXPECT_EQ(read(with(kTorchrun, {{"TORCHELASTIC_RUN_ID", "x"}}))->masterPort, 4001);
-  EXPECT_EQ(read(with(kTorchrun, {{"TORCHELASTIC_RUN_ID", "x"}, {"MASTER_PORT", "65535"}}))->masterPort, 65534);
+  EXPECT_EQ(read(with(kTorchrun, {{"TORCHELASTIC_RUN_ID", "x"}, {"MASTER_PORT", "65535"}}))->masterPort,
+            65534);
   EXPECT_EQ(read(with(kTorchrun, {{"TORCHELASTIC_RUN_ID", "x"}, {"THESEUS_PORT", "77"}}))->masterPort, 77);
 }
 
 TEST(Environment, OpenMpi) {
-  const Variables one{{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}};
+  const Variables one{
+      {"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}};
   auto options = read(one);
   ASSERT_TRUE(options) << options.error().message;
   EXPECT_EQ(options->rank, 1);
@@ -62,7 +70,9 @@ TEST(Environment, OpenMpi) {
 }
 
 TEST(Environment, Slurm) {
-  const Variables step{{"SLURM_PROCID", "5"}, {"SLURM_STEP_NUM_TASKS", "6"}, {"SLURM_NTASKS", "99"}, {"SLURM_STEP_NODELIST", "gpu[07-09]"}, {"SLURM_JOB_ID", "1000"}, {"SLURM_STEP_ID", "1"}};
+  const Variables step{{"SLURM_PROCID", "5"},    {"SLURM_STEP_NUM_TASKS", "6"},
+                       {"SLURM_NTASKS", "99"},   {"SLURM_STEP_NODELIST", "gpu[07-09]"},
+                       {"SLURM_JOB_ID", "1000"}, {"SLURM_STEP_ID", "1"}};
   auto options = read(step);
   ASSERT_TRUE(options) << options.error().message;
   EXPECT_EQ(options->rank, 5);
@@ -85,11 +95,24 @@ TEST(Environment, SlurmHosts) {
 }
 
 TEST(Environment, EveryBadVariableIsNamed) {
-  for (const auto& [name, value] : std::vector<std::pair<const char*, const char*>>{
-           {"RANK", "8"}, {"RANK", "-1"}, {"RANK", "two"}, {"RANK", ""}, {"RANK", "3 "}, {"WORLD_SIZE", "0"}, {"WORLD_SIZE", "1e3"},
-           {"MASTER_PORT", "0"}, {"MASTER_PORT", "65536"}, {"THESEUS_PORT", "x"}, {"THESEUS_TIMEOUT", "0"}, {"THESEUS_TIMEOUT", "nan"},
-           {"THESEUS_TIMEOUT", "5s"}, {"THESEUS_CONTROL", "maybe"}, {"THESEUS_CTL", ""}, {"THESEUS_TRANSPORT", "pigeon"},
-           {"THESEUS_LINK_BYTES_PER_SECOND", "-1"}}) {
+  for (const auto& [name, value] :
+       std::vector<std::pair<const char*, const char*>>{{"RANK", "8"},
+                                                        {"RANK", "-1"},
+                                                        {"RANK", "two"},
+                                                        {"RANK", ""},
+                                                        {"RANK", "3 "},
+                                                        {"WORLD_SIZE", "0"},
+                                                        {"WORLD_SIZE", "1e3"},
+                                                        {"MASTER_PORT", "0"},
+                                                        {"MASTER_PORT", "65536"},
+                                                        {"THESEUS_PORT", "x"},
+                                                        {"THESEUS_TIMEOUT", "0"},
+                                                        {"THESEUS_TIMEOUT", "nan"},
+                                                        {"THESEUS_TIMEOUT", "5s"},
+                                                        {"THESEUS_CONTROL", "maybe"},
+                                                        {"THESEUS_CTL", ""},
+                                                        {"THESEUS_TRANSPORT", "pigeon"},
+                                                        {"THESEUS_LINK_BYTES_PER_SECOND", "-1"}}) {
     auto options = read(with(kTorchrun, {{name, value}}));
     ASSERT_FALSE(options) << name << "=" << value;
     EXPECT_EQ(options.error().code, ErrorCode::kInvalidArgument);

@@ -34,7 +34,9 @@ Integer read(std::string_view text, std::size_t at) {
 
 std::string printable(std::string_view bytes) {
   std::string text;
-  for (const char c : bytes) text += (c >= 32 && c < 127) ? std::string(1, c) : fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+  for (const char c : bytes)
+    text +=
+        (c >= 32 && c < 127) ? std::string(1, c) : fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
   return text;
 }
 
@@ -53,10 +55,14 @@ std::string encode(const HelloIdentity& self) {
 
 const char* verdictText(HelloVerdict verdict) {
   switch (verdict) {
-    case HelloVerdict::kAccepted: return "accepted";
-    case HelloVerdict::kWrongSecret: return "the secrets differ (THESEUS_SECRET must be the same on all ranks)";
-    case HelloVerdict::kOtherJob: return "it belongs to another job (its MASTER_PORT or the purpose of the connection differs)";
-    case HelloVerdict::kOtherSize: return "the numbers of ranks differ (WORLD_SIZE must be the same on all ranks)";
+    case HelloVerdict::kAccepted:
+      return "accepted";
+    case HelloVerdict::kWrongSecret:
+      return "the secrets differ (THESEUS_SECRET must be the same on all ranks)";
+    case HelloVerdict::kOtherJob:
+      return "it belongs to another job (its MASTER_PORT or the purpose of the connection differs)";
+    case HelloVerdict::kOtherSize:
+      return "the numbers of ranks differ (WORLD_SIZE must be the same on all ranks)";
   }
   return "it gave no known reason";
 }
@@ -71,7 +77,8 @@ Hello::Hello(Side side, const HelloIdentity& self, std::string secret)
 std::string Hello::takeOutput() { return std::exchange(output_, {}); }
 
 std::string Hello::proof(Side side) const {
-  // The side's name keeps one side's proof from being sent back as the other's; both challenges keep old proofs from being used again.
+  // The side's name keeps one side's proof from being sent back as the other's; both challenges keep old
+  // proofs from being used again.
   const bool own = side_ == Side::kConnector;
   std::string message = side == Side::kConnector ? "theseus connector" : "theseus acceptor";
   message += own ? ownHello_ : peerHello_;
@@ -92,8 +99,9 @@ Status Hello::refuse(HelloVerdict verdict) {
   }
   std::string what = fmt::format("the handshake failed: {}", verdictText(verdict));
   if (verdict == HelloVerdict::kOtherSize) {
-    what = fmt::format("rank {} says that the job has {} ranks, rank {} says {}; WORLD_SIZE must be the same on all ranks",
-                       peer_.rank, peer_.size, self_.rank, self_.size);
+    what = fmt::format(
+        "rank {} says that the job has {} ranks, rank {} says {}; WORLD_SIZE must be the same on all ranks",
+        peer_.rank, peer_.size, self_.rank, self_.size);
   }
   return fail(ErrorCode::kMismatch, what);
 }
@@ -112,8 +120,10 @@ Status Hello::takeHello(std::string& input) {
   const auto version = read<std::uint16_t>(peerHello_, 4);
   if (version != kVersion) {
     step_ = Step::kFailed;
-    return fail(ErrorCode::kMismatch, fmt::format("the other side speaks version {} of the handshake, this rank version {}; all "
-                                                  "ranks need the same release of Theseus", version, kVersion));
+    return fail(ErrorCode::kMismatch,
+                fmt::format("the other side speaks version {} of the handshake, this rank version {}; all "
+                            "ranks need the same release of Theseus",
+                            version, kVersion));
   }
   peer_.purpose = static_cast<HelloPurpose>(read<std::uint8_t>(peerHello_, 6));
   peer_.rank = read<std::int32_t>(peerHello_, 8);
@@ -131,8 +141,10 @@ Status Hello::takeProofAsAcceptor(std::string& input) {
   std::memcpy(given.data(), input.data(), kProofBytes);
   input.erase(0, kProofBytes);
   if (!base::equalInConstantTime(expected, given)) return refuse(HelloVerdict::kWrongSecret);
-  if (peer_.masterPort != self_.masterPort || peer_.purpose != self_.purpose) return refuse(HelloVerdict::kOtherJob);
-  if (peer_.size != self_.size || peer_.rank < 0 || peer_.rank >= self_.size) return refuse(HelloVerdict::kOtherSize);
+  if (peer_.masterPort != self_.masterPort || peer_.purpose != self_.purpose)
+    return refuse(HelloVerdict::kOtherJob);
+  if (peer_.size != self_.size || peer_.rank < 0 || peer_.rank >= self_.size)
+    return refuse(HelloVerdict::kOtherSize);
   output_ += std::string(1, static_cast<char>(HelloVerdict::kAccepted)) + proof(Side::kAcceptor);
   step_ = Step::kDone;
   return {};
@@ -158,7 +170,8 @@ Status Hello::feed(std::string& input) {
   if (step_ == Step::kHello) {
     if (auto status = takeHello(input); !status) return status;
   }
-  if (step_ == Step::kProof) return side_ == Side::kAcceptor ? takeProofAsAcceptor(input) : takeProofAsConnector(input);
+  if (step_ == Step::kProof)
+    return side_ == Side::kAcceptor ? takeProofAsAcceptor(input) : takeProofAsConnector(input);
   return {};
 }
 
@@ -169,7 +182,8 @@ void StrangerLog::dropped(const std::string& address, const std::string& why) {
   if (count_ <= kLinesInFull) {
     logLine(fmt::format("{}: dropped a connection from {}: {}", where_, address, why));
   } else if (std::has_single_bit(count_)) {
-    logLine(fmt::format("{}: dropped {} connections so far, the last from {}: {}", where_, count_, address, why));
+    logLine(
+        fmt::format("{}: dropped {} connections so far, the last from {}: {}", where_, count_, address, why));
   }
 }
 

@@ -1,6 +1,6 @@
-// The handshake at the start of every connection between ranks: magic, version, who I am, and a proof by each side that it knows the job's
-// secret (challenge and response, HMAC-SHA-256; the secret itself never travels). Sans-IO: bytes in, bytes out. Owned by the connection,
-// one thread. Wire layout: docs/launch.md.
+// The handshake at the start of every connection between ranks: magic, version, who I am, and a proof by each
+// side that it knows the job's secret (challenge and response, HMAC-SHA-256; the secret itself never
+// travels). Sans-IO: bytes in, bytes out. Owned by the connection, one thread. Wire layout: docs/launch.md.
 #pragma once
 
 #include <array>
@@ -35,11 +35,13 @@ class Hello {
 
   /// Bytes that must be sent now; each is given once.
   std::string takeOutput();
-  /// Uses bytes from the front of `input` and removes them. An error ends the handshake: whatever takeOutput() still gives may be sent as a
-  /// courtesy, then the connection is to be closed. Bytes that cannot be a hello are refused at the first that differs.
+  /// Uses bytes from the front of `input` and removes them. An error ends the handshake: whatever
+  /// takeOutput() still gives may be sent as a courtesy, then the connection is to be closed. Bytes that
+  /// cannot be a hello are refused at the first that differs.
   Status feed(std::string& input);
   bool done() const { return step_ == Step::kDone; }
-  /// The other side as it presents itself; proven once done() (or when the verdict is kOtherSize or kOtherJob).
+  /// The other side as it presents itself; proven once done() (or when the verdict is kOtherSize or
+  /// kOtherJob).
   const HelloIdentity& peer() const { return peer_; }
   bool peerPresented() const { return step_ != Step::kHello; }
   /// Meaningful after feed() has failed on a verdict or when done.
@@ -64,7 +66,8 @@ class Hello {
   std::string output_;
 };
 
-/// Writes a line about connections that were dropped, but not thousands of them: the first few, then each doubling of their number.
+/// Writes a line about connections that were dropped, but not thousands of them: the first few, then each
+/// doubling of their number.
 class StrangerLog {
  public:
   explicit StrangerLog(std::string where) : where_(std::move(where)) {}

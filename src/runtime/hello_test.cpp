@@ -32,8 +32,10 @@ struct Talk {
   }
 };
 
-Talk talk(const HelloIdentity& connector, const HelloIdentity& acceptor, const std::string& secretA = "s", const std::string& secretB = "s") {
-  return Talk{Hello(Hello::Side::kConnector, connector, secretA), Hello(Hello::Side::kAcceptor, acceptor, secretB)};
+Talk talk(const HelloIdentity& connector, const HelloIdentity& acceptor, const std::string& secretA = "s",
+          const std::string& secretB = "s") {
+  return Talk{Hello(Hello::Side::kConnector, connector, secretA),
+              Hello(Hello::Side::kAcceptor, acceptor, secretB)};
 }
 
 TEST(Hello, AgreesWhateverThePieces) {
@@ -71,7 +73,8 @@ TEST(Hello, OtherSizeNamesBothSizes) {
   ASSERT_FALSE(both.connectorStatus);
   EXPECT_EQ(both.connector.verdict(), HelloVerdict::kOtherSize);
   EXPECT_NE(both.connectorStatus.error().message.find("4"), std::string::npos);
-  EXPECT_NE(both.acceptorStatus.error().message.find("rank 3 says that the job has 8 ranks"), std::string::npos);
+  EXPECT_NE(both.acceptorStatus.error().message.find("rank 3 says that the job has 8 ranks"),
+            std::string::npos);
 }
 
 TEST(Hello, RankOutsideTheJobIsRefused) {
@@ -150,7 +153,8 @@ TEST(Hello, AnUnprovenAcceptorCannotEndTheJobByClaimingAnotherSize) {
   ASSERT_TRUE(liar.feed(hello));
   std::string answer = liar.takeOutput();
   ASSERT_TRUE(connector.feed(answer));
-  std::string verdict = std::string(1, static_cast<char>(HelloVerdict::kOtherSize)) + std::string(Hello::kProofBytes, 'x');
+  std::string verdict =
+      std::string(1, static_cast<char>(HelloVerdict::kOtherSize)) + std::string(Hello::kProofBytes, 'x');
   EXPECT_FALSE(connector.feed(verdict));
   EXPECT_EQ(connector.verdict(), HelloVerdict::kWrongSecret);
 }

@@ -46,18 +46,22 @@ Result<std::vector<std::string>> LocalJob::exchange(Rank rank, const std::string
   exchange.blobs[static_cast<std::size_t>(rank)] = std::move(blob);
   ++exchange.arrived;
   if (exchange.tag != tag && !exchange.error) {
-    exchange.error = Error{ErrorCode::kMismatch, fmt::format("the ranks are out of step: one is at exchange \"{}\", rank {} at \"{}\"",
-                                                             exchange.tag, rank, tag)};
+    exchange.error =
+        Error{ErrorCode::kMismatch,
+              fmt::format("the ranks are out of step: one is at exchange \"{}\", rank {} at \"{}\"",
+                          exchange.tag, rank, tag)};
   }
   changed_.notify_all();
-  const bool complete = changed_.wait_for(lock, timeout, [&] { return exchange.error || exchange.arrived == size_; });
+  const bool complete =
+      changed_.wait_for(lock, timeout, [&] { return exchange.error || exchange.arrived == size_; });
   if (!complete && !exchange.error) {
     std::vector<Rank> absent;
     for (Rank other = 0; other < size_; ++other) {
       if (!exchange.blobs[static_cast<std::size_t>(other)]) absent.push_back(other);
     }
-    exchange.error = Error{ErrorCode::kTimeout, fmt::format("{} of {} did not reach exchange \"{}\" of the rendezvous within {}",
-                                                            runtime::rankList(absent), size_, tag, runtime::secondsText(timeout))};
+    exchange.error = Error{ErrorCode::kTimeout,
+                           fmt::format("{} of {} did not reach exchange \"{}\" of the rendezvous within {}",
+                                       runtime::rankList(absent), size_, tag, runtime::secondsText(timeout))};
     changed_.notify_all();
   }
   Result<std::vector<std::string>> result;
@@ -143,7 +147,9 @@ class LocalRendezvous final : public Rendezvous {
 
 class LocalMesh final : public MessageMesh {
  public:
-  LocalMesh(std::shared_ptr<LocalJob> job, Rank rank) : job_(std::move(job)), rank_(rank) { job_->openMailbox(rank_); }
+  LocalMesh(std::shared_ptr<LocalJob> job, Rank rank) : job_(std::move(job)), rank_(rank) {
+    job_->openMailbox(rank_);
+  }
   ~LocalMesh() override { job_->closeMailbox(rank_); }
 
   std::string address() const override { return std::to_string(rank_); }
@@ -156,11 +162,14 @@ class LocalMesh final : public MessageMesh {
 
   Status send(Rank to, std::string message) override {
     if (to < 0 || to >= job_->size()) {
-      return fail(ErrorCode::kInvalidArgument, fmt::format("there is no rank {} in a job of {}", to, job_->size()));
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("there is no rank {} in a job of {}", to, job_->size()));
     }
-    if (message.size() > kMessageBytesMax) return fail(ErrorCode::kInvalidArgument, "a message is larger than 64 MiB");
+    if (message.size() > kMessageBytesMax)
+      return fail(ErrorCode::kInvalidArgument, "a message is larger than 64 MiB");
     if (job_->post(to, LocalJob::Letter{rank_, std::move(message), false})) return {};
-    return fail(ErrorCode::kOutOfMemory, fmt::format("rank {} does not take the messages that wait for it", to));
+    return fail(ErrorCode::kOutOfMemory,
+                fmt::format("rank {} does not take the messages that wait for it", to));
   }
 
   void poll(std::chrono::milliseconds timeout, const Receiver& receiver) override {
@@ -182,7 +191,8 @@ class LocalMesh final : public MessageMesh {
 
 }  // namespace
 
-std::unique_ptr<Rendezvous> makeLocalRendezvous(std::shared_ptr<LocalJob> job, int rank, std::chrono::milliseconds timeout) {
+std::unique_ptr<Rendezvous> makeLocalRendezvous(std::shared_ptr<LocalJob> job, int rank,
+                                                std::chrono::milliseconds timeout) {
   return std::make_unique<LocalRendezvous>(std::move(job), rank, timeout);
 }
 

@@ -1,5 +1,6 @@
-// Ranks that are threads of one process: where they meet, their mailboxes, and the hub of the loopback transport. Shared by all ranks of the
-// job (shared_ptr); every method is safe on any thread. Several communicators may be made on one job, one after another.
+// Ranks that are threads of one process: where they meet, their mailboxes, and the hub of the loopback
+// transport. Shared by all ranks of the job (shared_ptr); every method is safe on any thread. Several
+// communicators may be made on one job, one after another.
 #pragma once
 
 #include <chrono>
@@ -31,7 +32,8 @@ class LocalJob {
   const std::shared_ptr<transport::LoopbackHub>& hub() const { return hub_; }
 
   /// The k-th call of each rank on this job makes one exchange. Waits at most `timeout` for the other ranks.
-  Result<std::vector<std::string>> exchange(Rank rank, const std::string& tag, std::string blob, std::chrono::milliseconds timeout);
+  Result<std::vector<std::string>> exchange(Rank rank, const std::string& tag, std::string blob,
+                                            std::chrono::milliseconds timeout);
 
   struct Letter {
     Rank from = 0;
@@ -50,10 +52,10 @@ class LocalJob {
 
  private:
   struct Exchange {
-    std::string tag;                               // of the first to come
+    std::string tag;  // of the first to come
     std::vector<std::optional<std::string>> blobs;
     int arrived = 0;
-    int finished = 0;                              // ranks that have left it; the last one removes it
+    int finished = 0;  // ranks that have left it; the last one removes it
     std::optional<Error> error;
   };
   struct Mailbox {
@@ -68,7 +70,7 @@ class LocalJob {
   const int size_;
   std::string name_;
   std::shared_ptr<transport::LoopbackHub> hub_;
-  std::mutex mutex_;                               // guards what follows
+  std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   std::map<std::uint64_t, Exchange> exchanges_;
   std::vector<std::uint64_t> callsOfRank_;

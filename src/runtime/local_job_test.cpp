@@ -25,7 +25,8 @@ TEST(LocalJob, ExchangesForOneCommunicatorAfterAnother) {
         auto all = rendezvous->exchange(tag, tag + "/" + std::to_string(rank));
         ASSERT_TRUE(all) << all.error().message;
         ASSERT_EQ(all->size(), static_cast<std::size_t>(kSize));
-        for (int other = 0; other < kSize; ++other) EXPECT_EQ((*all)[static_cast<std::size_t>(other)], tag + "/" + std::to_string(other));
+        for (int other = 0; other < kSize; ++other)
+          EXPECT_EQ((*all)[static_cast<std::size_t>(other)], tag + "/" + std::to_string(other));
       }
     }
   });

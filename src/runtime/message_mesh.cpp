@@ -1,5 +1,5 @@
-// The mesh over TCP. A rank uses few connections (about 2 log2 of the number of ranks), so poll(2) over all of them is as good as epoll and
-// keeps no registrations that could go stale.
+// The mesh over TCP. A rank uses few connections (about 2 log2 of the number of ranks), so poll(2) over all
+// of them is as good as epoll and keeps no registrations that could go stale.
 #include "runtime/message_mesh.h"
 
 #include <poll.h>
@@ -35,7 +35,9 @@ enum class MeshFrame : std::uint8_t { kMessage = 1, kGoodbye = 2 };
 class TcpMesh final : public MessageMesh {
  public:
   explicit TcpMesh(const CommunicatorOptions& options)
-      : options_(options), peers_(static_cast<std::size_t>(options.size)), strangers_(fmt::format("rank {}, messages", options.rank)) {}
+      : options_(options),
+        peers_(static_cast<std::size_t>(options.size)),
+        strangers_(fmt::format("rank {}, messages", options.rank)) {}
   ~TcpMesh() override;
 
   Status listen();
@@ -51,7 +53,7 @@ class TcpMesh final : public MessageMesh {
     std::unique_ptr<FramedStream> stream;
     std::optional<Hello> hello;  // set while the handshake runs
     std::string address;
-    Deadline deadline{};         // of the handshake
+    Deadline deadline{};  // of the handshake
     Rank peer = -1;
     bool outbound = false;
     bool connecting = false;
@@ -66,7 +68,7 @@ class TcpMesh final : public MessageMesh {
     Deadline nextAttempt{};
     std::optional<Deadline> giveUpAt;  // set at the first attempt
     std::string lastProblem;
-    bool left = false;                // it has said goodbye
+    bool left = false;  // it has said goodbye
     bool leftReported = false;
     std::optional<std::string> broken;
   };
@@ -105,7 +107,8 @@ class TcpMesh final : public MessageMesh {
 
 Status TcpMesh::listen() {
   bell_ = Descriptor(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-  if (!bell_.valid()) return fail(ErrorCode::kIo, fmt::format("cannot create an event counter: {}", std::strerror(errno)));
+  if (!bell_.valid())
+    return fail(ErrorCode::kIo, fmt::format("cannot create an event counter: {}", std::strerror(errno)));
   auto own = chooseOwnAddress(options_);
   if (!own) return fail(own.error());
   auto bindTo = parseNumericAddress(own->bind, 0);
@@ -121,17 +124,19 @@ Status TcpMesh::listen() {
 }
 
 TcpMesh::~TcpMesh() {
-  // What was queued goes out if the peers take it soon; then a goodbye on every connection, in both directions, so that nobody takes the end
-  // of this rank's communicator for a failure.
+  // What was queued goes out if the peers take it soon; then a goodbye on every connection, in both
+  // directions, so that nobody takes the end of this rank's communicator for a failure.
   const Deadline deadline = Clock::now() + 500ms;
   for (auto& connection : connections_) {
-    if (!connection->hello && !connection->closed) connection->stream->queueFrame(static_cast<std::uint8_t>(MeshFrame::kGoodbye), "");
+    if (!connection->hello && !connection->closed)
+      connection->stream->queueFrame(static_cast<std::uint8_t>(MeshFrame::kGoodbye), "");
   }
   while (true) {
     std::vector<pollfd> entries;
     for (auto& connection : connections_) {
       if (connection->hello || connection->closed || !connection->stream->flush()) continue;
-      if (connection->stream->queuedBytes() > 0) entries.push_back({connection->stream->socket().get(), POLLOUT, 0});
+      if (connection->stream->queuedBytes() > 0)
+        entries.push_back({connection->stream->socket().get(), POLLOUT, 0});
     }
     const int left = remainingMilliseconds(deadline);
     if (entries.empty() || left == 0) break;
@@ -144,11 +149,14 @@ TcpMesh::~TcpMesh() {
 
 Status TcpMesh::setPeers(std::vector<std::string> addresses) {
   if (addresses.size() != peers_.size()) {
-    return fail(ErrorCode::kInvalidArgument, fmt::format("{} addresses were given for a job of {} ranks", addresses.size(), peers_.size()));
+    return fail(ErrorCode::kInvalidArgument, fmt::format("{} addresses were given for a job of {} ranks",
+                                                         addresses.size(), peers_.size()));
   }
   for (std::size_t rank = 0; rank < addresses.size(); ++rank) {
     auto parsed = parseEndpointText(addresses[rank]);
-    if (!parsed) return fail(parsed.error().code, fmt::format("the address of rank {} is unusable: {}", rank, parsed.error().message));
+    if (!parsed)
+      return fail(parsed.error().code,
+                  fmt::format("the address of rank {} is unusable: {}", rank, parsed.error().message));
     peers_[rank].address = *parsed;
   }
   return {};
@@ -156,21 +164,26 @@ Status TcpMesh::setPeers(std::vector<std::string> addresses) {
 
 Status TcpMesh::send(Rank to, std::string message) {
   if (to < 0 || to >= options_.size) {
-    return fail(ErrorCode::kInvalidArgument, fmt::format("there is no rank {} in a job of {}", to, options_.size));
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("there is no rank {} in a job of {}", to, options_.size));
   }
-  if (message.size() > kMessageBytesMax) return fail(ErrorCode::kInvalidArgument, "a message is larger than 64 MiB");
+  if (message.size() > kMessageBytesMax)
+    return fail(ErrorCode::kInvalidArgument, "a message is larger than 64 MiB");
   if (to == options_.rank) {
     toSelf_.push_back(std::move(message));
     return {};
   }
   Peer& target = peer(to);
-  if (target.broken) return fail(ErrorCode::kTransport, fmt::format("the connection to rank {} is broken: {}", to, *target.broken));
+  if (target.broken)
+    return fail(ErrorCode::kTransport,
+                fmt::format("the connection to rank {} is broken: {}", to, *target.broken));
   if (target.left) return {};
   if (!target.address) return fail(ErrorCode::kInvalidArgument, "setPeers() comes before send()");
   const bool ready = target.outbound != nullptr && !target.outbound->hello;
   const std::size_t queued = ready ? target.outbound->stream->queuedBytes() : target.waitingBytes;
   if (queued + message.size() > kQueuedBytesMax) {
-    return fail(ErrorCode::kOutOfMemory, fmt::format("rank {} does not take its messages: {} bytes wait for it", to, queued));
+    return fail(ErrorCode::kOutOfMemory,
+                fmt::format("rank {} does not take its messages: {} bytes wait for it", to, queued));
   }
   if (ready) {
     target.outbound->stream->queueFrame(static_cast<std::uint8_t>(MeshFrame::kMessage), std::move(message));
@@ -191,11 +204,14 @@ void TcpMesh::openConnections() {
   const auto now = Clock::now();
   for (Rank rank = 0; rank < options_.size; ++rank) {
     Peer& target = peer(rank);
-    if (target.waiting.empty() || target.outbound != nullptr || target.broken || target.left || now < target.nextAttempt) continue;
+    if (target.waiting.empty() || target.outbound != nullptr || target.broken || target.left ||
+        now < target.nextAttempt)
+      continue;
     if (!target.giveUpAt) target.giveUpAt = now + options_.timeout;
     if (now >= *target.giveUpAt) {
-      markBroken(rank, fmt::format("rank {} cannot be reached at {} within {}: {}", rank, endpointText(*target.address),
-                                   secondsText(options_.timeout), target.lastProblem));
+      markBroken(rank, fmt::format("rank {} cannot be reached at {} within {}: {}", rank,
+                                   endpointText(*target.address), secondsText(options_.timeout),
+                                   target.lastProblem));
       continue;
     }
     startOutbound(rank);
@@ -213,8 +229,10 @@ void TcpMesh::startOutbound(Rank rank) {
   setDeadPeerBound(*socket, options_.timeout);
   auto connection = std::make_unique<Connection>();
   connection->stream = std::make_unique<FramedStream>(std::move(*socket), kMessageBytesMax);
-  connection->hello.emplace(Hello::Side::kConnector,
-                            HelloIdentity{HelloPurpose::kMessages, options_.rank, options_.size, options_.masterPort}, options_.secret);
+  connection->hello.emplace(
+      Hello::Side::kConnector,
+      HelloIdentity{HelloPurpose::kMessages, options_.rank, options_.size, options_.masterPort},
+      options_.secret);
   connection->address = endpointText(*target.address);
   connection->deadline = *target.giveUpAt;
   connection->peer = rank;
@@ -231,7 +249,8 @@ int TcpMesh::sleepMilliseconds(std::chrono::milliseconds timeout) const {
     if (connection->hello) until = std::min(until, connection->deadline);
   }
   for (const Peer& target : peers_) {
-    if (!target.waiting.empty() && target.outbound == nullptr && !target.broken) until = std::min(until, target.nextAttempt);
+    if (!target.waiting.empty() && target.outbound == nullptr && !target.broken)
+      until = std::min(until, target.nextAttempt);
   }
   return remainingMilliseconds(until, 60'000);
 }
@@ -245,16 +264,20 @@ void TcpMesh::poll(std::chrono::milliseconds timeout, const Receiver& receiver) 
   std::vector<pollfd> entries;
   for (const auto& connection : connections_) {
     const bool writes = connection->connecting || connection->stream->queuedBytes() > 0;
-    entries.push_back({connection->stream->socket().get(), static_cast<short>(POLLIN | (writes ? POLLOUT : 0)), 0});
+    entries.push_back(
+        {connection->stream->socket().get(), static_cast<short>(POLLIN | (writes ? POLLOUT : 0)), 0});
   }
   entries.push_back({bell_.get(), POLLIN, 0});
   entries.push_back({listener_.get(), POLLIN, 0});
   if (::poll(entries.data(), entries.size(), sleepMilliseconds(timeout)) > 0) {
     std::uint64_t rings = 0;
-    if (entries[entries.size() - 2].revents != 0) [[maybe_unused]] const ssize_t drained = ::read(bell_.get(), &rings, sizeof(rings));
-    const std::size_t known = connections_.size();  // the receiver may send, which opens nothing before the next poll
+    if (entries[entries.size() - 2].revents != 0) [[maybe_unused]]
+      const ssize_t drained = ::read(bell_.get(), &rings, sizeof(rings));
+    const std::size_t known =
+        connections_.size();  // the receiver may send, which opens nothing before the next poll
     for (std::size_t i = 0; i < known; ++i) {
-      if (entries[i].revents != 0 && !connections_[i]->closed) serve(*connections_[i], entries[i].revents, receiver);
+      if (entries[i].revents != 0 && !connections_[i]->closed)
+        serve(*connections_[i], entries[i].revents, receiver);
     }
     if ((entries.back().revents & POLLIN) != 0) acceptAll();
   }
@@ -285,13 +308,16 @@ void TcpMesh::acceptAll() {
     const auto pending = std::count_if(connections_.begin(), connections_.end(), [](const auto& connection) {
       return !connection->outbound && connection->hello && !connection->closed;
     });
-    if (static_cast<std::size_t>(pending) >= kPendingMax) evictOldestPending("too many connections wait for their handshake");
+    if (static_cast<std::size_t>(pending) >= kPendingMax)
+      evictOldestPending("too many connections wait for their handshake");
     setDeadPeerBound(**socket, options_.timeout);
     auto connection = std::make_unique<Connection>();
     connection->address = endpointText(peerAddress(**socket));
     connection->stream = std::make_unique<FramedStream>(std::move(**socket), kMessageBytesMax);
-    connection->hello.emplace(Hello::Side::kAcceptor,
-                              HelloIdentity{HelloPurpose::kMessages, options_.rank, options_.size, options_.masterPort}, options_.secret);
+    connection->hello.emplace(
+        Hello::Side::kAcceptor,
+        HelloIdentity{HelloPurpose::kMessages, options_.rank, options_.size, options_.masterPort},
+        options_.secret);
     connection->deadline = Clock::now() + kStrangerBound;
     connections_.push_back(std::move(connection));
   }
@@ -318,7 +344,8 @@ void TcpMesh::serve(Connection& connection, short events, const Receiver& receiv
   const std::string end = !filled ? filled.error().message : "the connection was closed without a goodbye";
   const bool open = filled.has_value() && *filled;
   if (connection.hello && !shakeHands(connection)) {
-    if (!open && !connection.closed) handshakeFailed(connection, "the connection was closed during the handshake");
+    if (!open && !connection.closed)
+      handshakeFailed(connection, "the connection was closed during the handshake");
     return;
   }
   deliver(connection, receiver);
@@ -361,7 +388,8 @@ void TcpMesh::admit(Connection& connection) {
   const Rank rank = connection.hello->peer().rank;
   Peer& source = peer(rank);
   if (rank == options_.rank || source.inbound != nullptr || source.broken) {
-    return handshakeFailed(connection, fmt::format("it claims to be rank {}, which has or had its connection already", rank));
+    return handshakeFailed(
+        connection, fmt::format("it claims to be rank {}, which has or had its connection already", rank));
   }
   connection.hello.reset();
   connection.peer = rank;
@@ -393,7 +421,8 @@ void TcpMesh::lost(Connection& connection, const std::string& why) {
   connection.closed = true;
   const Rank rank = connection.peer;
   if (!peer(rank).left) {
-    return markBroken(rank, fmt::format("the connection with rank {} at {} broke: {}", rank, connection.address, why));
+    return markBroken(
+        rank, fmt::format("the connection with rank {} at {} broke: {}", rank, connection.address, why));
   }
   reportLeft(rank);  // the other connection may still hold messages that were sent before the goodbye
 }

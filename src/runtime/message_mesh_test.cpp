@@ -62,20 +62,23 @@ TEST_P(Mesh, AllToAllArrivesOnceAndInOrder) {
     const auto deadline = Clock::now() + 60s;
     for (int number = 0; number < kMessages; ++number) {
       for (int to = 0; to < kSize; ++to) {
-        ASSERT_TRUE(mesh.send(to, std::to_string(rank) + ":" + std::to_string(number) + std::string(static_cast<std::size_t>(number), '.')));
+        ASSERT_TRUE(mesh.send(to, std::to_string(rank) + ":" + std::to_string(number) +
+                                      std::string(static_cast<std::size_t>(number), '.')));
       }
     }
     while (received < kSize * kMessages && Clock::now() < deadline) {
       mesh.poll(100ms, [&](Rank from, std::string_view message) {
         int& number = next[static_cast<std::size_t>(from)];
-        EXPECT_EQ(message, std::to_string(from) + ":" + std::to_string(number) + std::string(static_cast<std::size_t>(number), '.'));
+        EXPECT_EQ(message, std::to_string(from) + ":" + std::to_string(number) +
+                               std::string(static_cast<std::size_t>(number), '.'));
         ++number;
         ++received;
       });
     }
     EXPECT_EQ(received, kSize * kMessages);
     ++done;
-    while (done < kSize && Clock::now() < deadline) mesh.poll(5ms, [](Rank, std::string_view) { ADD_FAILURE() << "too many"; });
+    while (done < kSize && Clock::now() < deadline)
+      mesh.poll(5ms, [](Rank, std::string_view) { ADD_FAILURE() << "too many"; });
   });
 }
 
@@ -108,13 +111,14 @@ TEST_P(Mesh, AMessageToOneselfComesWithTheNextPoll) {
   std::vector<std::string> got;
   while (got.size() < 3 && polls < 10) {
     ++polls;
-    meshes[0]->poll(10s, [&](Rank from, std::string_view message) {  // must not sleep: something is to be done
-      EXPECT_EQ(from, 0);
-      got.emplace_back(message);
-      if (got.size() < 3) {
-        EXPECT_TRUE(meshes[0]->send(0, "again"));
-      }
-    });
+    meshes[0]->poll(10s,
+                    [&](Rank from, std::string_view message) {  // must not sleep: something is to be done
+                      EXPECT_EQ(from, 0);
+                      got.emplace_back(message);
+                      if (got.size() < 3) {
+                        EXPECT_TRUE(meshes[0]->send(0, "again"));
+                      }
+                    });
   }
   EXPECT_EQ(got, (std::vector<std::string>{"first", "again", "again"}));
   EXPECT_EQ(polls, 3);
@@ -168,7 +172,8 @@ INSTANTIATE_TEST_SUITE_P(Kinds, Mesh, ::testing::Values("tcp", "local"));
 struct HandmadePeer {
   std::unique_ptr<FramedStream> stream;
 
-  HandmadePeer(const std::string& address, Rank rank, const std::string& secret, const std::function<void()>& pump) {
+  HandmadePeer(const std::string& address, Rank rank, const std::string& secret,
+               const std::function<void()>& pump) {
     const auto target = parseEndpointText(address);
     stream = std::make_unique<FramedStream>(connectBlocking(target->port()), kMessageBytesMax);
     Hello hello(Hello::Side::kConnector, {HelloPurpose::kMessages, rank, 2, 29500}, secret);
