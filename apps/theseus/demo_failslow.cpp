@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -28,6 +29,11 @@ namespace {
 
 /// Inside namespaces nobody else can hold it.
 constexpr int kNamespacePort = 29500;
+constexpr int kLinkProbes = 3;
+/// What TCP carries of a token bucket's rate: 1448 bytes of payload in a frame of 1514.
+constexpr double kTcpGoodput = 1448.0 / 1514.0;
+/// A probe below this share of it says that the processor, not the link, was the limit.
+constexpr double kBusyShare = 0.95;
 
 Result<std::string> ownProgram() {
   std::error_code error;
@@ -145,13 +151,30 @@ class FailSlowDemo {
     auto network = DemoNetwork::create(scenario.ranks, scenario.megabitsPerSecond);
     if (!network) return fail(network.error());
     network_ = std::move(*network);
-    auto measured = measureLink(*network_, 0, 1);
-    if (!measured) return fail(measured.error());
-    context_.bytesPerSecond = *measured;
+    return measureNetwork();
+  }
+
+  /// The best of a few short streams: a busy machine can only make them slower, and a low B would flatter the
+  /// ratio to the bound.
+  Status measureNetwork() {
+    for (int attempt = 0; attempt < kLinkProbes; ++attempt) {
+      auto measured = measureLink(*network_, 0, 1);
+      if (!measured) return fail(measured.error());
+      context_.bytesPerSecond = std::max(context_.bytesPerSecond, *measured);
+    }
     context_.bytesPerSecondHow = "measured between two idle ranks before the start";
+    const ScenarioOptions& scenario = options_.scenario;
     fmt::print(
         "{} ranks in network namespaces, links of {} Mbit/s: TCP carries {:.1f} MB/s between two of them.\n",
-        scenario.ranks, scenario.megabitsPerSecond, *measured / 1e6);
+        scenario.ranks, scenario.megabitsPerSecond, context_.bytesPerSecond / 1e6);
+    const double expected = kTcpGoodput * scenario.megabitsPerSecond * 1e6 / 8;
+    if (context_.bytesPerSecond < kBusyShare * expected) {
+      context_.bytesPerSecond = expected;
+      context_.bytesPerSecondHow = "computed from the set rate; the machine was too busy to measure it";
+      fmt::print(
+          "Less than the links allow ({:.1f} MB/s): the machine is busy, do not trust this run's figures.\n",
+          expected / 1e6);
+    }
     return {};
   }
 
@@ -240,7 +263,11 @@ class FailSlowDemo {
 
   Result<int> report(const ScenarioResult& result) {
     fmt::print("{}", tableText(context_, result));
-    if (!result.success()) fmt::print("NOT a success: {}\n", result.shortfall);
+    if (!result.success()) {
+      fmt::print("NOT a success: {}\n", result.shortfall);
+      if (!result.linkRates.empty()) fmt::print("links as the ranks see them, MB/s:{}\n", result.linkRates);
+      for (const std::string& line : result.explanation) fmt::print("  {}\n", line);
+    }
     if (!options_.jsonFile.empty()) {
       std::ofstream file(options_.jsonFile);
       file << jsonText(context_, result);

@@ -35,6 +35,7 @@ Result<WorkerMessage> parseWorkerMessage(const std::string& line) {
     message.limitWaitSeconds = value->value("limit_wait", 0.0);
     message.wrong = value->value("wrong", std::uint64_t{0});
     if (value->contains("status")) message.status = value->at("status").dump();
+    if (value->contains("explain")) message.explain = value->at("explain").dump();
     return message;
   } catch (const Json::exception& error) {
     return fail(ErrorCode::kIo,
@@ -64,6 +65,36 @@ Result<std::vector<RuntimeSwap>> parseSwaps(const std::string& statusJson, std::
                 fmt::format("the communicator's status has an odd list of swaps: {}", error.what()));
   }
   return swaps;
+}
+
+Result<std::vector<std::string>> explainLines(const std::string& explainJson) {
+  auto value = parseObject(explainJson, "the communicator's explanation");
+  if (!value) return fail(value.error());
+  std::vector<std::string> lines;
+  try {
+    for (const Json& item : value->value("schedules", Json::array())) {
+      const Json predicted = item.value("predicted_us", Json());
+      lines.push_back(fmt::format("{} {}: {}{}", item.value("in_force", false) ? "*" : " ",
+                                  item.value("schedule", std::string("?")), item.value("why", std::string()),
+                                  predicted.is_number()
+                                      ? fmt::format(" (predicted {:.1f} ms)", predicted.get<double>() / 1e3)
+                                      : std::string()));
+    }
+  } catch (const Json::exception& error) {
+    return fail(ErrorCode::kIo, fmt::format("the communicator's explanation is odd: {}", error.what()));
+  }
+  return lines;
+}
+
+std::string linkRatesText(const std::string& statusJson) {
+  const Json value = Json::parse(statusJson, nullptr, false);
+  const auto pointer = Json::json_pointer("/attributes/link_rate");
+  if (!value.is_object() || !value.contains(pointer)) return "";
+  std::string text;
+  for (const Json& rate : value.at(pointer)) {
+    text += rate.is_number() ? fmt::format(" {:.1f}", rate.get<double>() / 1e6) : " ?";
+  }
+  return text;
 }
 
 std::string quoteJson(const std::string& text) {

@@ -20,7 +20,8 @@ struct WorkerMessage {
   std::uint64_t round = 0;
   double limitWaitSeconds = 0;
   std::uint64_t wrong = 0;
-  std::string status;  // the JSON text of a status
+  std::string status;   // JSON text
+  std::string explain;  // JSON text
 };
 
 Result<WorkerMessage> parseWorkerMessage(const std::string& line);
@@ -37,6 +38,13 @@ struct RuntimeSwap {
 
 /// The array "swaps" of Communicator::statusJson(), those of allReduce that concern messages of `bytes`.
 Result<std::vector<RuntimeSwap>> parseSwaps(const std::string& statusJson, std::uint64_t bytes);
+
+/// Communicator::explainJson() for people: a line for each schedule that can serve the call.
+Result<std::vector<std::string>> explainLines(const std::string& explainJson);
+
+/// What all ranks know of each other's links (attribute link_rate of Communicator::statusJson()), as text;
+/// empty if nothing.
+std::string linkRatesText(const std::string& statusJson);
 
 /// `text` as a JSON string with its quotes.
 std::string quoteJson(const std::string& text);

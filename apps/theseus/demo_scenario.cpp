@@ -166,10 +166,16 @@ class FailSlow {
 
   /// Reasons are asked for at the end, so that the question disturbs nothing.
   Status explainSwaps() {
-    auto status = stage_.team->statusJson();
+    auto status = stage_.team->status();
     if (!status) return fail(status.error());
-    auto known = parseSwaps(*status, options_.bytes);
+    auto known = parseSwaps(status->status, options_.bytes);
     if (!known) return fail(known.error());
+    if (!result_.shortfall.empty()) {
+      result_.linkRates = linkRatesText(status->status);
+      auto lines = explainLines(status->explain);
+      if (!lines) return fail(lines.error());
+      result_.explanation = std::move(*lines);
+    }
     for (ObservedSwap& swap : result_.swaps) {
       for (const RuntimeSwap& candidate : *known) {
         if (candidate.to == swap.to && candidate.switchAt <= swap.sequence) swap.reason = candidate.reason;

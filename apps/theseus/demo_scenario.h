@@ -55,6 +55,9 @@ struct ScenarioResult {
   bool swappedAway = false;
   bool swappedBack = false;
   std::string shortfall;  // why it is not a success; empty when it is
+  std::vector<std::string>
+      explanation;        // after a shortfall: the runtime's own reasons, a line for each schedule
+  std::string linkRates;  // after a shortfall: what the ranks know of their links, MB/s by rank
   bool success() const { return wrong == 0 && rivalWrong == 0 && swappedAway && swappedBack; }
 };
 

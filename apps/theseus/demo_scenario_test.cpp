@@ -103,6 +103,8 @@ TEST_F(DemoScenario, NoSwapIsNoSuccess) {
   EXPECT_FALSE(result->success());
   EXPECT_THAT(result->shortfall, HasSubstr("no swap in 8 collectives after the drop"));
   EXPECT_EQ(result->phases[1].outcomes.size(), 8u);
+  EXPECT_EQ(result->linkRates, " 100.0 ?");
+  EXPECT_EQ(result->explanation, std::vector<std::string>{"* ring: in force (predicted 1.5 ms)"});
 }
 
 TEST_F(DemoScenario, AWrongElementIsNoSuccess) {

@@ -48,8 +48,8 @@ class Stream {
     if (verb == "run") return run(std::strtoull(operand.c_str(), nullptr, 10));
     if (verb == "rate") return library_.emulateLinkRate(std::strtod(operand.c_str(), nullptr));
     if (verb == "status") {
-      write(
-          fmt::format(R"({{"event":"status","rank":{},"status":{}}})", options_.rank, library_.statusJson()));
+      write(fmt::format(R"({{"event":"status","rank":{},"status":{},"explain":{}}})", options_.rank,
+                        library_.statusJson(), library_.explainJson(options_.bytes)));
       return {};
     }
     return fail(ErrorCode::kInvalidArgument, fmt::format("unknown command '{}'", line));

@@ -28,8 +28,9 @@ class StreamLibrary {
   /// In-place sum over all ranks.
   virtual Result<StreamReport> allReduce(float* values, std::size_t count) = 0;
   virtual Status emulateLinkRate(double bytesPerSecond) = 0;
-  /// One JSON value without line breaks.
+  /// Its state, and why a call of `bytes` runs as it does; each one JSON value without line breaks.
   virtual std::string statusJson() = 0;
+  virtual std::string explainJson(std::size_t bytes) = 0;
 };
 
 struct StreamOptions {

@@ -87,12 +87,12 @@ Status DemoTeam::tellAll(const std::string& line) {
   return {};
 }
 
-Result<std::string> DemoTeam::statusJson() {
+Result<WorkerMessage> DemoTeam::status() {
   // All are asked, so that gather() may wait for all.
   THESEUS_TRY(tellAll("status"));
   auto messages = gather("status", nullptr);
   if (!messages) return fail(messages.error());
-  return messages->front().status;
+  return messages->front();
 }
 
 Result<std::vector<WorkerMessage>> DemoTeam::gather(const std::string& event, const Midway* midway) {

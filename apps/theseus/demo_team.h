@@ -42,7 +42,7 @@ class DemoTeam {
   Result<CollectiveOutcome> run(std::uint64_t number, const Midway* midway);
   Status tell(int rank, const std::string& line);
   /// The library's own account, from rank 0.
-  Result<std::string> statusJson();
+  Result<WorkerMessage> status();
   int size() const { return static_cast<int>(workers_.size()); }
 
  private:

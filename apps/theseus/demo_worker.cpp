@@ -34,13 +34,17 @@ class TheseusLibrary final : public StreamLibrary {
     return communicator_->emulateLinkRate(bytesPerSecond);
   }
 
-  std::string statusJson() override {
-    std::string text = communicator_->statusJson();
+  std::string statusJson() override { return oneLine(communicator_->statusJson()); }
+  std::string explainJson(std::size_t bytes) override {
+    return oneLine(communicator_->explainJson(Collective::kAllReduce, bytes));
+  }
+
+ private:
+  static std::string oneLine(std::string text) {
     std::replace(text.begin(), text.end(), '\n', ' ');
     return text;
   }
 
- private:
   std::unique_ptr<Communicator> communicator_;
 };
 

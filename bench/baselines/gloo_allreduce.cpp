@@ -74,6 +74,7 @@ class GlooLibrary final : public theseus::demo::StreamLibrary {
     return fail(ErrorCode::kUnsupported, "Gloo's links cannot be emulated");
   }
   std::string statusJson() override { return "{}"; }
+  std::string explainJson(std::size_t) override { return "{}"; }
 
  private:
   /// The classic algorithms bind their buffer once; the stream always gives the same.

@@ -53,4 +53,5 @@ for line in sys.stdin:
         tell(event="done", collective=collective, seconds=0.001 * (rank + 1), schedule=told, sequence=collective, round=round_number,
              limit_wait=0.00001 * rank, wrong=1 if "wrong" in wishes and collective == 4 and rank == 1 else 0)
     elif verb == "status":
-        tell(event="status", status={"swaps": swaps})
+        tell(event="status", status={"swaps": swaps, "attributes": {"link_rate": [1e8, None]}},
+             explain={"schedules": [{"schedule": schedule, "why": "in force", "in_force": True, "predicted_us": 1500.0}]})
