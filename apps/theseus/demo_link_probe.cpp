@@ -62,6 +62,8 @@ Result<Descriptor> listenIn(int namespaceDescriptor, const std::string& where) {
                 "the way back to the own network namespace is lost");
   const sockaddr_in address = socketAddress(where);
   const timeval bound{kReceiveTimeoutSeconds, 0};
+  const int on = 1;
+  ::setsockopt(listener.value(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   ::setsockopt(listener.value(), SOL_SOCKET, SO_RCVTIMEO, &bound, sizeof bound);
   if (::bind(listener.value(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
       ::listen(listener.value(), 1) != 0) {
