@@ -6,8 +6,10 @@
 #include <cstdio>
 #include <fstream>
 #include <memory>
-#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "sim/sweep.h"
 #include "verbs.h"
@@ -50,27 +52,53 @@ void printTotals(const sim::SweepTotals& totals, double seconds) {
              static_cast<double>(totals.seeds) / seconds, totals.traceHash);
 }
 
-bool writeJson(const std::string& path, const sim::SweepTotals& totals, nlohmann::ordered_json violations,
-               double seconds) {
-  nlohmann::ordered_json report;
-  report["seeds"] = totals.seeds;
-  report["violations"] = totals.violations;
-  report["events"] = totals.events;
-  report["messages"] = totals.messages;
-  report["rounds"] = totals.rounds;
-  report["entries"] = totals.entries;
-  report["collectives"] = totals.collectives;
-  report["limit_waits"] = totals.stalls;
-  report["refused_proposals"] = totals.refusedProposals;
-  report["most_ranks"] = totals.ranks.value;
-  report["longest_round_us"] = totals.roundMicroseconds.value;
-  report["longest_wait_us"] = totals.stallMicroseconds.value;
-  report["seconds"] = seconds;
-  report["seeds_per_second"] = static_cast<double>(totals.seeds) / seconds;
-  report["trace_hash"] = fmt::format("{:016x}", totals.traceHash);
-  report["violating"] = std::move(violations);
+struct Violation {
+  std::uint64_t seed = 0;
+  std::string what;
+};
+
+std::string jsonString(const std::string& text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') quoted += '\\';
+    if (static_cast<unsigned char>(c) < 0x20) {
+      quoted += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + '"';
+}
+
+bool writeJson(const std::string& path, const sim::SweepTotals& totals,
+               const std::vector<Violation>& violations, double seconds) {
+  std::string report = "{\n";
+  const auto figure = [&](const char* name, std::uint64_t value) {
+    report += fmt::format("  \"{}\": {},\n", name, value);
+  };
+  figure("seeds", totals.seeds);
+  figure("violations", totals.violations);
+  figure("events", totals.events);
+  figure("messages", totals.messages);
+  figure("rounds", totals.rounds);
+  figure("entries", totals.entries);
+  figure("collectives", totals.collectives);
+  figure("limit_waits", totals.stalls);
+  figure("refused_proposals", totals.refusedProposals);
+  figure("most_ranks", totals.ranks.value);
+  figure("longest_round_us", totals.roundMicroseconds.value);
+  figure("longest_wait_us", totals.stallMicroseconds.value);
+  report +=
+      fmt::format("  \"seconds\": {:.3f},\n  \"seeds_per_second\": {:.1f},\n  \"trace_hash\": \"{:016x}\",\n",
+                  seconds, static_cast<double>(totals.seeds) / seconds, totals.traceHash);
+  report += "  \"violating\": [";
+  for (std::size_t i = 0; i < violations.size(); ++i) {
+    report += fmt::format("{}\n    {{\"seed\": {}, \"violation\": {}}}", i == 0 ? "" : ",",
+                          violations[i].seed, jsonString(violations[i].what));
+  }
+  report += violations.empty() ? "]\n}\n" : "\n  ]\n}\n";
   std::ofstream file(path);
-  file << report.dump(2) << '\n';
+  file << report;
   file.close();
   if (file) return true;
   fmt::print(stderr, "theseus sim: cannot write {}\n", path);
@@ -79,17 +107,17 @@ bool writeJson(const std::string& path, const sim::SweepTotals& totals, nlohmann
 
 int runSweep(const SimOptions& options) {
   const auto start = std::chrono::steady_clock::now();
-  nlohmann::ordered_json violations = nlohmann::ordered_json::array();
+  std::vector<Violation> violations;
   const auto each = [&](const sim::SimulationResult& result) {
     if (!result.violation || violations.size() >= kViolationsShown) return;
     fmt::print("seed {}: {} ranks, round {}, event {}: {}\n  replay: {}\n", result.seed, result.ranks,
                result.rounds, result.events, *result.violation, replayCommand(options, result.seed));
-    violations.push_back({{"seed", result.seed}, {"violation", *result.violation}});
+    violations.push_back({result.seed, *result.violation});
   };
   const sim::SweepTotals totals = sim::sweep(options.sweep, each);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   printTotals(totals, seconds);
-  if (!options.json.empty() && !writeJson(options.json, totals, std::move(violations), seconds)) return 1;
+  if (!options.json.empty() && !writeJson(options.json, totals, violations, seconds)) return 1;
   return totals.violations == 0 ? 0 : 1;
 }
 

@@ -37,7 +37,9 @@ Checker::RoundRecord& Checker::record(Round round) {
   return records_[round];
 }
 
-void Checker::proposed(const control::EntryId& id, const std::string& content) { proposals_.emplace(id, content); }
+void Checker::proposed(const control::EntryId& id, const std::string& content) {
+  proposals_.emplace(id, content);
+}
 
 void Checker::joinAttributes(AttributeValues& into, const AttributeValues& from) {
   for (const auto& [name, values] : from) {

@@ -54,7 +54,8 @@ void SimulatedRank::propose(control::EntryKind kind, std::string content) {
   const auto id = plane_->propose(kind, std::move(content));
   if (id) {
     ++proposed_;
-    if (*id != expected) checker.violate(fmt::format("rank {}: its entry {} has another id", rank_, expected.number));
+    if (*id != expected)
+      checker.violate(fmt::format("rank {}: its entry {} has another id", rank_, expected.number));
     return;
   }
   ++refused_;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <memory>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "base/hash.h"
@@ -38,6 +40,8 @@ class Simulation final : public Surroundings {
   bool deferredByPause(Event& event);
   void handle(const Event& event);
   void handleIssue(Rank number);
+  SequenceNumber slowest() const;
+  void wakeWindowWaiters();
   void handleDelivery(const Event& event);
   void handleAction(const Action& action);
   void setRandomAttribute(SimulatedRank& target);
@@ -51,6 +55,8 @@ class Simulation final : public Surroundings {
   EventQueue queue_;
   Checker checker_;
   std::vector<std::unique_ptr<SimulatedRank>> ranks_;
+  std::vector<Rank> windowWaiters_;
+  SequenceNumber slowestSeen_ = 0;  // when the waiters were last woken
   SimulationResult result_;
 };
 
@@ -152,15 +158,25 @@ void Simulation::handleIssue(Rank number) {
   if (own.next() >= scenario_.goal || own.waiting()) return;
   if (own.mustWait()) return own.startWaiting(now());  // liftLimit schedules the next attempt
   const Microseconds pause = 1 + random_.below(scenario_.pace[static_cast<std::size_t>(number)]);
-  if (scenario_.window) {
-    const auto behind = [](const auto& left, const auto& right) { return left->next() < right->next(); };
-    const SequenceNumber slowest = (*std::min_element(ranks_.begin(), ranks_.end(), behind))->next();
-    if (own.next() > slowest + *scenario_.window)
-      return scheduleIssue(number, pause + scenario_.network.shortestDelay);
-  }
+  if (scenario_.window && own.next() > slowest() + *scenario_.window) return windowWaiters_.push_back(number);
   own.issue();
   ++result_.collectives;
   scheduleIssue(number, pause);
+  wakeWindowWaiters();
+}
+
+SequenceNumber Simulation::slowest() const {
+  const auto behind = [](const auto& left, const auto& right) { return left->next() < right->next(); };
+  return (*std::min_element(ranks_.begin(), ranks_.end(), behind))->next();
+}
+
+/// Ranks that had to let the slowest catch up try again once it has moved.
+void Simulation::wakeWindowWaiters() {
+  if (windowWaiters_.empty()) return;
+  const SequenceNumber minimum = slowest();
+  if (minimum == slowestSeen_) return;
+  slowestSeen_ = minimum;
+  for (const Rank waiter : std::exchange(windowWaiters_, {})) scheduleIssue(waiter, random_.below(4));
 }
 
 void Simulation::handleDelivery(const Event& event) {
