@@ -55,6 +55,8 @@ ControlThread::ControlThread(Rank rank, int size, ControlParts parts)
     if (goodbyes_[static_cast<std::size_t>(peer)]) return;
     breakDown({ErrorCode::kAborted, fmt::format("rank {} is gone: {}", peer, why)}, false);
   };
+  // A rank that leaves in good order has heard everybody's goodbye, even if its own to this rank was still on its way.
+  parts_.mesh.onLeft = [this](Rank peer) { countGoodbye(peer); };
 }
 
 ControlThread::~ControlThread() {
@@ -193,16 +195,19 @@ void ControlThread::receive(Rank from, std::string_view message) {
   if (tag == MessageTag::kAbort) {
     breakDown({ErrorCode::kAborted, fmt::format("stopped by rank {}: {}", from, message)}, false);
   } else if (tag == MessageTag::kGoodbye) {
-    goodbyes_[static_cast<std::size_t>(from)] = true;
-    if (std::all_of(goodbyes_.begin(), goodbyes_.end(), [](bool said) { return said; })) {
-      std::scoped_lock lock(mutex_);
-      allSaidGoodbye_ = true;
-      goodbyeChanged_.notify_all();
-    }
+    countGoodbye(from);
   } else if (tag == MessageTag::kControl && !broken()) {
     auto received = plane_->receive(from, message);
     if (!received) breakDown(received.error(), true);
   }
+}
+
+void ControlThread::countGoodbye(Rank from) {
+  goodbyes_[static_cast<std::size_t>(from)] = true;
+  if (!std::all_of(goodbyes_.begin(), goodbyes_.end(), [](bool said) { return said; })) return;
+  std::scoped_lock lock(mutex_);
+  allSaidGoodbye_ = true;
+  goodbyeChanged_.notify_all();
 }
 
 void ControlThread::runCommands() {

@@ -88,6 +88,7 @@ class ControlThread final : private control::Host {
 
   void loop();
   void receive(Rank from, std::string_view message);
+  void countGoodbye(Rank from);
   void runCommands();
   void takeSamples();
   void offerCandidates();
