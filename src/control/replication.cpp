@@ -162,42 +162,48 @@ Status Replication::accept(Rank from, const Piece& piece, std::string_view messa
   THESEUS_TRY(checkPossible(from, piece));
   if (log_.contentOf(piece.id) == Log::Content::kHeld) return {};
   const Key key{piece.id.origin, piece.id.incarnation, piece.id.number};
-  auto found = assemblies_.find(key);
+  const auto found = assemblies_.find(key);
   if (found == assemblies_.end()) {
     THESEUS_TRY(checkWindow(piece));
-    const std::uint32_t count = pieceCount(piece.contentBytes, piece.pieceBytes);
-    found = assemblies_
-                .emplace(key, Assembly{piece.id, piece.kind, piece.contentBytes, piece.pieceBytes, count,
-                                       std::vector<std::string>(count), std::vector<bool>(count)})
-                .first;
-  }
-  Assembly& assembly = found->second;
-  THESEUS_TRY(checkSameContent(assembly, piece));
-  if (assembly.arrived[piece.index]) return {};
-  if (assembly.missing == 1) THESEUS_TRY(complete(assembly, piece));
-  if (assembly.missing == 1) {
-    assemblies_.erase(found);
   } else {
-    assembly.pieces[piece.index] = std::string(piece.bytes);
-    assembly.arrived[piece.index] = true;
-    --assembly.missing;
+    THESEUS_TRY(checkSameContent(found->second, piece));
+    if (found->second.arrived[piece.index]) return {};
+  }
+  const std::uint32_t count = pieceCount(piece.contentBytes, piece.pieceBytes);
+  if ((found == assemblies_.end() ? count : found->second.missing) == 1) {
+    THESEUS_TRY(complete(found == assemblies_.end() ? nullptr : &found->second, piece));
+    if (found != assemblies_.end()) assemblies_.erase(found);
+  } else {
+    Assembly fresh{piece.id, piece.kind, piece.contentBytes, piece.pieceBytes, count, {}, {}};
+    Assembly& assembly =
+        found == assemblies_.end() ? assemblies_.emplace(key, std::move(fresh)).first->second : found->second;
+    assembly.keep(piece);
   }
   for (const Rank child : treeChildren(piece.id.origin, rank_, size_)) send(child, std::string(message));
   return {};
 }
 
-Status Replication::complete(Assembly& assembly, const Piece& last) {
+void Replication::Assembly::keep(const Piece& piece) {
+  pieces.resize(pieceCount(contentBytes, pieceBytes));
+  arrived.resize(pieces.size());
+  pieces[piece.index] = std::string(piece.bytes);
+  arrived[piece.index] = true;
+  --missing;
+}
+
+/// `rest`: the other pieces, null when `last` is the only one.
+Status Replication::complete(const Assembly* rest, const Piece& last) {
   std::string content;
-  content.reserve(assembly.contentBytes);
-  for (std::uint32_t i = 0; i < assembly.pieces.size(); ++i)
-    content.append(i == last.index ? last.bytes : assembly.pieces[i]);
-  if (entryHash(assembly.kind, content) != assembly.id.hash) {
+  content.reserve(last.contentBytes);
+  const std::uint32_t count = pieceCount(last.contentBytes, last.pieceBytes);
+  for (std::uint32_t i = 0; i < count; ++i) content.append(i == last.index ? last.bytes : rest->pieces[i]);
+  if (entryHash(last.kind, content) != last.id.hash) {
     return fail(
         ErrorCode::kMismatch,
         fmt::format("the content of entry {} of rank {} does not have the hash in its id: damaged on its way",
                     last.id.number, last.id.origin));
   }
-  log_.hold(Entry{assembly.id, assembly.kind, std::move(content)});
+  log_.hold(Entry{last.id, last.kind, std::move(content)});
   return {};
 }
 

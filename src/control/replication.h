@@ -72,11 +72,12 @@ class Replication {
     std::uint32_t missing = 0;
     std::vector<std::string> pieces;
     std::vector<bool> arrived;
+    void keep(const Piece& piece);
   };
   Status checkPossible(Rank from, const Piece& piece) const;
   Status checkWindow(const Piece& piece) const;
   Status checkSameContent(const Assembly& assembly, const Piece& piece) const;
-  Status complete(Assembly& assembly, const Piece& last);
+  Status complete(const Assembly* rest, const Piece& last);
 
   Rank rank_;
   int size_;
