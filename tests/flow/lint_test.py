@@ -66,6 +66,12 @@ class Includes(unittest.TestCase):
         header = ROOT / "src" / "schedule" / "json.h"
         self.assertIn("in a header", check_includes.check_angled("nlohmann/json.hpp", header, ("src", "schedule", "json.h")))
 
+    def test_a_verb_is_an_area(self):
+        area = check_includes.area_of
+        self.assertEqual(area(("apps", "theseus", "verb_plan.cpp")), area(("apps", "theseus", "verb_plan_show.cpp")))
+        self.assertNotEqual(area(("apps", "theseus", "verb_plan.cpp")), area(("apps", "theseus", "demo_message.cpp")))
+        self.assertEqual(area(("src", "runtime", "a.cpp")), "src/runtime")
+
     def test_the_table_is_read(self):
         findings = Findings("table")
         table = check_includes.read_table(findings)

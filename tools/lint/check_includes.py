@@ -59,7 +59,9 @@ def check_angled(target, path, parts):
 
 
 def area_of(parts):
-    """A module of src, or a folder of apps, bench, tests."""
+    """A module of src; a verb of the command line (verb_plan.cpp, verb_plan_show.cpp and plan_x.cpp are one); else a folder."""
+    if parts[0] == "apps":
+        return f"{parts[1]} {parts[-1].split('.')[0].removeprefix('verb_').split('_')[0]}"
     return "/".join(parts[:2]) if len(parts) > 2 else parts[0]
 
 
