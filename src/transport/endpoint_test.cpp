@@ -14,7 +14,7 @@ namespace theseus::transport::testing {
 namespace {
 
 class EveryTransport : public ::testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(Transport, EveryTransport, ::testing::Values("loopback", "tcp"),
+INSTANTIATE_TEST_SUITE_P(Transport, EveryTransport, ::testing::Values("loopback", "shm", "tcp"),
                          [](const auto& tested) { return tested.param; });
 
 struct Outgoing {

@@ -33,25 +33,28 @@ void RingChannel::attach(RingMemory ring, Doorbell peer) {
   attached_ = true;
 }
 
-bool RingChannel::peerGone() const {
+bool RingChannel::readerClosed() const {
   // acquire: what the peer did before its goodbye is visible; nothing here relies on it yet.
-  return peerDead_ || (attached_ && ring_.control().readerClosed.load(std::memory_order_acquire) != 0);
+  return attached_ && ring_.control().readerClosed.load(std::memory_order_acquire) != 0;
 }
 
-Error RingChannel::goneError() const {
-  if (ring_.corrupt())
-    return {ErrorCode::kTransport, fmt::format("the ring to rank {} holds impossible counts: that process overwrote it", peer_)};
-  const char* how = peerDead_ ? "ended without a goodbye (crashed or killed?); see its own output"
-                              : "has closed its endpoint; it must outlive the calls of its peers";
-  return {ErrorCode::kTransport, fmt::format("cannot send to rank {}: it {}", peer_, how)};
+Status RingChannel::checkUsable() {
+  if (!failure_ && ring_.corrupt())
+    failure_ = Error{ErrorCode::kTransport,
+                     fmt::format("the ring to rank {} holds impossible counts: that process overwrote it", peer_)};
+  if (!failure_ && readerClosed())
+    failure_ = Error{ErrorCode::kTransport, fmt::format("cannot send to rank {}: it has closed its endpoint; it must outlive the "
+                                                        "calls of its peers", peer_)};
+  if (failure_) return theseus::fail(*failure_);
+  return {};
 }
 
 Result<bool> RingChannel::put(const SegmentHeader& header, const std::byte* payload) {
   THESEUS_TRY(checkHeader(peer_, header));
-  if (peerGone()) return fail(goneError());
+  THESEUS_TRY(checkUsable());
   if (attached_) advance();
   if (!attached_ || remaining_ > 0 || ring_.room(sizeof(header)) < sizeof(header)) {
-    if (ring_.corrupt()) return fail(goneError());
+    THESEUS_TRY(checkUsable());
     refused_ = true;
     return false;
   }
@@ -109,7 +112,7 @@ void RingChannel::withdrawWait() {
 
 bool RingChannel::canMove() {
   if (!attached_ || (remaining_ == 0 && !refused_)) return false;
-  return ring_.room(kRingUnitBytes) > 0 || peerGone() || ring_.corrupt();
+  return ring_.room(kRingUnitBytes) > 0 || readerClosed() || ring_.corrupt();
 }
 
 void RingStream::giveBack() {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "base/ids.h"
 #include "theseus/result.h"
@@ -27,10 +28,10 @@ class RingChannel final : public Channel {
 
   /// Copies what fits of the segment that is under way. True if anything moved.
   bool advance();
-  /// The peer ended without a goodbye: put() fails from now on.
-  void markPeerDead() { peerDead_ = true; }
-  /// Said goodbye by the peer's reader, or dead.
-  bool peerGone() const;
+  /// put() reports this from now on: the peer could not be reached, or it died.
+  void fail(Error error) { failure_ = std::move(error); }
+  /// The peer said goodbye.
+  bool readerClosed() const;
   /// Tells the peer that no more will come. Only at the end of a segment, otherwise the peer sees a broken stream.
   void sayGoodbye();
 
@@ -41,11 +42,11 @@ class RingChannel final : public Channel {
   bool canMove();
 
  private:
-  Error goneError() const;
+  Status checkUsable();
 
   Rank peer_;
   bool attached_ = false;
-  bool peerDead_ = false;
+  std::optional<Error> failure_;
   bool refused_ = false;  // put() said no for want of room, so the owner wants to know when room appears
   bool announced_ = false;
   RingWriter ring_;

@@ -154,7 +154,7 @@ void RingEndpoint::sleep(base::TimePoint end) {
 }
 
 void RingEndpoint::wait(base::Nanoseconds timeout) {
-  const base::TimePoint end = now() + timeout;
+  const base::TimePoint end = now() + std::min(timeout, sleepLimit());
   // progress() has work that no ring shows: what the last sleep saw, or a failure to report.
   if (seenAsleep_.empty() && failure_ && !somethingCanMove() && !awaitWithoutSleeping(end)) sleep(end);
   // acq_rel: what the waker did before wake() is visible to the caller of wait().

@@ -45,6 +45,8 @@ class RingEndpoint : public Endpoint {
   virtual Result<bool> service(std::span<const drivers::PollEvent> events) = 0;
   /// Something is under way that service() alone can finish, so call it often.
   virtual bool serviceIsUrgent() const = 0;
+  /// How long a sleep may last although nothing stirs, because service() wants to look again.
+  virtual base::Nanoseconds sleepLimit() const = 0;
 
   int size() const { return options_.size; }
   Rank rank() const { return options_.rank; }

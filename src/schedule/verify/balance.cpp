@@ -35,19 +35,23 @@ void checkCounters(const Program& program, Report& report) {
     const Step* culprit = tally.released > tally.acquired ? tally.lastRelease : tally.lastAcquire;
     const Step* other = tally.released > tally.acquired ? tally.lastAcquire : tally.lastRelease;
     const bool semaphore = counter.name.starts_with("semaphore");
-    report.add({VerifyPass::kResources, semaphore ? "semaphore-imbalance" : "signal-imbalance", culprit->place,
-                other == nullptr ? std::nullopt : std::optional<OpPlace>(other->place),
-                fmt::format("rank {} {}: {} given and {} taken in one collective; the next one would begin wrong ({})",
-                            counter.rank, counter.name, tally.released, tally.acquired, program.describe())});
+    report.add(
+        {VerifyPass::kResources, semaphore ? "semaphore-imbalance" : "signal-imbalance", culprit->place,
+         other == nullptr ? std::nullopt : std::optional<OpPlace>(other->place),
+         fmt::format(
+             "rank {} {}: {} given and {} taken in one collective; the next one would begin wrong ({})",
+             counter.rank, counter.name, tally.released, tally.acquired, program.describe())});
   }
 }
 
-bool overlap(const CellRange& left, std::uint32_t leftCells, const CellRange& right, std::uint32_t rightCells) {
-  return left.space == right.space && left.first < right.first + rightCells && right.first < left.first + leftCells;
+bool overlap(const CellRange& left, std::uint32_t leftCells, const CellRange& right,
+             std::uint32_t rightCells) {
+  return left.space == right.space && left.first < right.first + rightCells &&
+         right.first < left.first + leftCells;
 }
 
-/// Within one op every destination must be apart from every other operand, except that it may be a source of the very same
-/// piece, cell for cell.
+/// Within one op every destination must be apart from every other operand, except that it may be a source of
+/// the very same piece, cell for cell.
 bool hasOverlap(const Step& step) {
   for (std::size_t a = 0; a < step.moves.size(); ++a) {
     const Move& writing = step.moves[a];
@@ -77,8 +81,8 @@ void checkBalance(const Program& program, Report& report) {
     for (const Step& step : thread.steps) {
       if (!hasOverlap(step)) continue;
       report.add({VerifyPass::kResources, "overlapping-operands", step.place, std::nullopt,
-                  fmt::format("{}: a destination overlaps another operand of the same op ({})", traits(step.code).name,
-                              program.describe())});
+                  fmt::format("{}: a destination overlaps another operand of the same op ({})",
+                              traits(step.code).name, program.describe())});
     }
   }
 }

@@ -88,12 +88,14 @@ class Execution {
   void park(std::uint32_t thread, const Obstacle& obstacle) {
     obstacle_[thread] = obstacle;
     if (obstacle.kind == Obstacle::Kind::kCounter) counterWaiters_[obstacle.counter].push_back(thread);
-    if (obstacle.kind == Obstacle::Kind::kPacket) packetWaiters_[{obstacle.space, obstacle.cell}].push_back(thread);
+    if (obstacle.kind == Obstacle::Kind::kPacket)
+      packetWaiters_[{obstacle.space, obstacle.cell}].push_back(thread);
   }
 
   void arrive(std::uint32_t thread, const Step& step) {
     std::uint32_t barrier = 0;
-    while (program_.barriers[barrier].rank != step.place.rank || program_.barriers[barrier].id != step.barrierId) {
+    while (program_.barriers[barrier].rank != step.place.rank ||
+           program_.barriers[barrier].id != step.barrierId) {
       ++barrier;
     }
     obstacle_[thread] = {Obstacle::Kind::kBarrier, 0, barrier};
@@ -138,7 +140,8 @@ class Execution {
     waiters.clear();
   }
 
-  // What remains is blocked for ever: find for each blocked block one block that it waits for, and follow these.
+  // What remains is blocked for ever: find for each blocked block one block that it waits for, and follow
+  // these.
 
   struct Cause {
     std::optional<std::uint32_t> thread;  // who would have to go on
@@ -161,7 +164,8 @@ class Execution {
     if (obstacle.kind == Obstacle::Kind::kCounter) {
       return findHelper(
           [&](const Step& step) {
-            return std::find(step.releases.begin(), step.releases.end(), obstacle.counter) != step.releases.end();
+            return std::find(step.releases.begin(), step.releases.end(), obstacle.counter) !=
+                   step.releases.end();
           },
           program_.counters[obstacle.counter].name);
     }
@@ -187,7 +191,8 @@ class Execution {
     Cause cause{std::nullopt, 0, fmt::format("barrier {} of {} blocks", barrier.id, barrier.threadBlocks)};
     for (std::uint32_t thread = 0; thread < program_.threads.size(); ++thread) {
       const auto& here = arrived_[number];
-      if (program_.threads[thread].rank != barrier.rank || std::count(here.begin(), here.end(), thread) != 0) continue;
+      if (program_.threads[thread].rank != barrier.rank || std::count(here.begin(), here.end(), thread) != 0)
+        continue;
       for (std::uint32_t i = position_[thread]; i < stepsOf(thread).size(); ++i) {
         const Step& step = stepsOf(thread)[i];
         if (step.code == OpCode::kBarrier && step.barrierId == barrier.id) return {thread, i, cause.text};
@@ -260,6 +265,8 @@ class Execution {
 
 }  // namespace
 
-std::vector<TraceEvent> runToEnd(const Program& program, Report& report) { return Execution(program, report).run(); }
+std::vector<TraceEvent> runToEnd(const Program& program, Report& report) {
+  return Execution(program, report).run();
+}
 
 }  // namespace theseus::schedule::verifying

@@ -1,5 +1,5 @@
-// Pass 5: meaning. Every cell holds, symbolically, a sum of ranks' inputs at one position; after the last op the output must
-// hold what the collective promises.
+// Pass 5: meaning. Every cell holds, symbolically, a sum of ranks' inputs at one position; after the last op
+// the output must hold what the collective promises.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -126,14 +126,14 @@ class MeaningPass {
     const std::uint64_t byte = (range.first + offset) * program_.cellBytes;
     if (value.kind == Value::Kind::kUndefined) {
       add("uninitialized-read", step.place, std::nullopt,
-          fmt::format("{} reads rank {} '{}' at byte {}, which nothing has written", traits(step.code).name, space.rank,
-                      name(space.kind), byte));
+          fmt::format("{} reads rank {} '{}' at byte {}, which nothing has written", traits(step.code).name,
+                      space.rank, name(space.kind), byte));
       return {Value::Kind::kPoison};
     }
     if (value.packet != range.packet) {
       add("packet-mismatch", step.place, writerOf(value),
-          fmt::format("{} reads rank {} '{}' at byte {} as {}, it was written as {}", traits(step.code).name, space.rank,
-                      name(space.kind), byte, range.packet ? "packets" : "plain data",
+          fmt::format("{} reads rank {} '{}' at byte {} as {}, it was written as {}", traits(step.code).name,
+                      space.rank, name(space.kind), byte, range.packet ? "packets" : "plain data",
                       value.packet ? "packets" : "plain data"));
       return {Value::Kind::kPoison};
     }
@@ -141,11 +141,12 @@ class MeaningPass {
   }
 
   Value combine(const Step& step, const Value& left, const Value& right) {
-    if (left.kind == Value::Kind::kPoison || right.kind == Value::Kind::kPoison) return {Value::Kind::kPoison};
+    if (left.kind == Value::Kind::kPoison || right.kind == Value::Kind::kPoison)
+      return {Value::Kind::kPoison};
     if (left.origin != right.origin) {
       add("mixed-chunks", step.place, writerOf(right),
-          fmt::format("{} adds {} to {}: different positions of the input", traits(step.code).name, describe(right),
-                      describe(left)));
+          fmt::format("{} adds {} to {}: different positions of the input", traits(step.code).name,
+                      describe(right), describe(left)));
       return {Value::Kind::kPoison};
     }
     Value result = left;
@@ -161,7 +162,8 @@ class MeaningPass {
   std::string describe(const Value& value) const {
     if (value.kind == Value::Kind::kUndefined) return "nothing";
     std::string ranks;
-    for (const Rank rank : sets_.ranksOf(value.set)) ranks += fmt::format("{}{}", ranks.empty() ? "" : "+", rank);
+    for (const Rank rank : sets_.ranksOf(value.set))
+      ranks += fmt::format("{}{}", ranks.empty() ? "" : "+", rank);
     return fmt::format("input byte {} of rank {}", value.origin * program_.cellBytes, ranks);
   }
 
@@ -175,11 +177,14 @@ class MeaningPass {
       return Value{Value::Kind::kData, false, origin, set, -1};
     };
     switch (collective_) {
-      case Collective::kAllReduce: return make(i, everyRank_);
-      case Collective::kReduceScatter: return make(self * outputCells + i, everyRank_);
+      case Collective::kAllReduce:
+        return make(i, everyRank_);
+      case Collective::kReduceScatter:
+        return make(self * outputCells + i, everyRank_);
       case Collective::kAllGather:
         return make(i % inputCells, sets_.single(static_cast<Rank>(i / inputCells)));
-      case Collective::kBroadcast: return make(i, sets_.single(program_.schedule->root));
+      case Collective::kBroadcast:
+        return make(i, sets_.single(program_.schedule->root));
       case Collective::kReduce:
         if (rank != program_.schedule->root) return std::nullopt;
         return make(i, everyRank_);
@@ -187,8 +192,10 @@ class MeaningPass {
         const std::uint32_t block = outputCells / count;
         return make(self * block + i % block, sets_.single(static_cast<Rank>(i / block)));
       }
-      case Collective::kSendRecv: return make(i, sets_.single((rank + ranks_ - 1) % ranks_));
-      default: return std::nullopt;
+      case Collective::kSendRecv:
+        return make(i, sets_.single((rank + ranks_ - 1) % ranks_));
+      default:
+        return std::nullopt;
     }
   }
 
@@ -211,8 +218,8 @@ class MeaningPass {
     std::optional<OpPlace> writer = writerOf(value);
     if (writer) std::swap(place, *writer);
     add(wrongKind(value, wanted), place, writer,
-        fmt::format("output byte {} of rank {} is {}, must be {}", cell * program_.cellBytes, rank, describe(value),
-                    describe(wanted)));
+        fmt::format("output byte {} of rank {} is {}, must be {}", cell * program_.cellBytes, rank,
+                    describe(value), describe(wanted)));
   }
 
   std::string wrongKind(const Value& value, const Value& wanted) const {

@@ -43,7 +43,8 @@ class ChannelMap {
   const std::vector<Rank>& peers(ChannelType type, Rank rank) const {
     return peers_[static_cast<int>(type)][static_cast<std::size_t>(rank)];
   }
-  /// The peer's number of the channel that pairs with ours: the k-th from a to b pairs with the k-th from b to a.
+  /// The peer's number of the channel that pairs with ours: the k-th from a to b pairs with the k-th from b
+  /// to a.
   std::uint32_t partner(ChannelType type, Rank rank, std::uint32_t channel) const {
     return partners_[static_cast<int>(type)][static_cast<std::size_t>(rank)][channel];
   }
@@ -60,7 +61,8 @@ class ChannelMap {
 
  private:
   void pair(int type, const std::map<std::pair<Rank, Rank>, std::vector<std::uint32_t>>& links) {
-    for (std::size_t rank = 0; rank < peers_[type].size(); ++rank) partners_[type][rank].resize(peers_[type][rank].size());
+    for (std::size_t rank = 0; rank < peers_[type].size(); ++rank)
+      partners_[type][rank].resize(peers_[type][rank].size());
     for (const auto& [ends, channels] : links) {
       const auto back = links.find({ends.second, ends.first});
       THESEUS_CHECK(back != links.end() && back->second.size() == channels.size(), "unpaired channels");
@@ -131,7 +133,8 @@ class ProgramBuilder {
   void levelScratch() {
     std::uint64_t end = 0;
     for (const auto& [rank, bytes] : scratchEnd_) end = std::max(end, bytes);
-    for (std::size_t rank = 0; rank < schedule_.ranks.size(); ++rank) scratchEnd_[static_cast<Rank>(rank)] = end;
+    for (std::size_t rank = 0; rank < schedule_.ranks.size(); ++rank)
+      scratchEnd_[static_cast<Rank>(rank)] = end;
   }
 
   Status makeSpaces() {
@@ -148,7 +151,8 @@ class ProgramBuilder {
         const std::uint64_t cells = bytes / program_.cellBytes;
         total += cells;
         if (total > kMaxCells) return fail(ErrorCode::kUnsupported, "too many cells");
-        program_.buffers[bufferKey(rank, kind)] = {static_cast<std::uint32_t>(program_.spaces.size()), 0, false};
+        program_.buffers[bufferKey(rank, kind)] = {static_cast<std::uint32_t>(program_.spaces.size()), 0,
+                                                   false};
         program_.bufferCells[bufferKey(rank, kind)] = static_cast<std::uint32_t>(cells);
         program_.spaces.push_back({rank, kind, static_cast<std::uint32_t>(cells)});
       }
@@ -157,8 +161,8 @@ class ProgramBuilder {
     return {};
   }
 
-  /// In place: allgather's input is the rank's own block of the output, reducescatter's output the own block of the input,
-  /// else both are one buffer.
+  /// In place: allgather's input is the rank's own block of the output, reducescatter's output the own block
+  /// of the input, else both are one buffer.
   void alias(Rank rank) {
     CellRange& input = program_.buffers[bufferKey(rank, BufferKind::kInput)];
     CellRange& output = program_.buffers[bufferKey(rank, BufferKind::kOutput)];
@@ -171,8 +175,10 @@ class ProgramBuilder {
         output = {input.space, position * program_.bufferCells[bufferKey(rank, BufferKind::kOutput)], false};
         return;
       case Collective::kCustom:
-      case Collective::kBarrier: return;
-      default: output = input;
+      case Collective::kBarrier:
+        return;
+      default:
+        output = input;
     }
   }
 
@@ -223,12 +229,14 @@ class ProgramBuilder {
         program_.threads.push_back({rank, -1, {}});
       }
     }
-    for (const auto& [key, threadBlocks] : barriers) program_.barriers.push_back({key.first, key.second, threadBlocks});
+    for (const auto& [key, threadBlocks] : barriers)
+      program_.barriers.push_back({key.first, key.second, threadBlocks});
   }
 
   /// The thread that works off a port channel.
   std::int32_t agentOf(Rank rank, std::uint32_t channel) const {
-    return static_cast<std::int32_t>(channels_.numberOf(ChannelType::kPort, rank, channel) - firstPort_ + blockCount_);
+    return static_cast<std::int32_t>(channels_.numberOf(ChannelType::kPort, rank, channel) - firstPort_ +
+                                     blockCount_);
   }
 
   const Op& opOf(const Thread& thread, const ResolvedOp& resolved) const {
@@ -264,8 +272,7 @@ class ProgramBuilder {
     for (const std::uint32_t channel : resolved.channels) {
       if (resolved.channelType == ChannelType::kSwitch) break;
       if (waits) step.acquires.push_back(channels_.numberOf(resolved.channelType, rank, channel));
-      const std::int32_t agent =
-          port ? agentOf(rank, channel) : -1;
+      const std::int32_t agent = port ? agentOf(rank, channel) : -1;
       if (signals) {
         const Rank peer = channels_.peers(resolved.channelType, rank)[channel];
         const std::uint32_t partner = channels_.partner(resolved.channelType, rank, channel);
@@ -293,7 +300,8 @@ class ProgramBuilder {
       const std::uint64_t bytes = piece.destinations.empty() ? 0 : piece.destinations.front().bytes;
       move.cells = static_cast<std::uint32_t>(bytes / program_.cellBytes);
       addRanges(move.sources, piece.sources, {listRule(row.sources), op.sources, row, thread});
-      addRanges(move.destinations, piece.destinations, {listRule(row.destinations), op.destinations, row, thread});
+      addRanges(move.destinations, piece.destinations,
+                {listRule(row.destinations), op.destinations, row, thread});
       for (CellRange& range : move.sources) range.packet = range.packet || packetSources;
       for (const CellRange& range : move.sources) step.waitsForPackets |= range.packet && !packetSources;
       if (row.destinations == OperandShape::Switch) dropSelfCopies(move);
@@ -331,7 +339,8 @@ class ProgramBuilder {
     const Thread& thread;
   };
 
-  void addRanges(std::vector<CellRange>& ranges, const std::vector<Extent>& extents, const RangeRule& context) {
+  void addRanges(std::vector<CellRange>& ranges, const std::vector<Extent>& extents,
+                 const RangeRule& context) {
     for (std::size_t i = 0; i < extents.size(); ++i) {
       const Slot slot = context.rule.at(i);
       bool packet = slot == Slot::kPacket || (slot == Slot::kRemote && remotesArePackets(context.row));
@@ -356,7 +365,8 @@ class ProgramBuilder {
   /// Ranks of the group behind a switch operand.
   std::vector<Rank> switchMembers(const Thread& thread, const Operand& operand) const {
     const RankPlan& plan = schedule_.ranks[static_cast<std::size_t>(thread.rank)];
-    const auto ids = plan.threadBlocks[static_cast<std::size_t>(thread.block)].channelIds(ChannelType::kSwitch);
+    const auto ids =
+        plan.threadBlocks[static_cast<std::size_t>(thread.block)].channelIds(ChannelType::kSwitch);
     std::uint32_t number = ids[operand.id];
     for (const ChannelDeclaration& declaration : plan.channels) {
       if (declaration.type != ChannelType::kSwitch) continue;

@@ -1,5 +1,6 @@
-// Pass 4: data races, by vector clocks. Every thread carries two: what has been executed before (execution), and what has
-// been made visible (data). Relaxed signals carry the first only. docs/verifier.md argues the rules.
+// Pass 4: data races, by vector clocks. Every thread carries two: what has been executed before (execution),
+// and what has been made visible (data). Relaxed signals carry the first only. docs/verifier.md argues the
+// rules.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -45,7 +46,7 @@ struct Access {
 
 struct Cell {
   Access write;
-  std::vector<Access> reads;  // since that write, the latest of each thread
+  std::vector<Access> reads;                // since that write, the latest of each thread
   std::shared_ptr<const Knowledge> packet;  // of the first packet write
 };
 
@@ -77,8 +78,8 @@ class RacePass {
   }
 
  private:
-  /// Under pairwise delivery everything that one rank sends another goes through one link, in order; the links are
-  /// threads behind those of the program.
+  /// Under pairwise delivery everything that one rank sends another goes through one link, in order; the
+  /// links are threads behind those of the program.
   void numberLinks() {
     const auto ranks = static_cast<std::size_t>(program_.schedule->rankCount());
     linkOf_.assign(ranks * ranks, 0);
@@ -90,7 +91,8 @@ class RacePass {
       for (const Step& step : thread.steps) {
         for (const std::uint32_t counter : step.releases) need(thread.rank, program_.counters[counter].rank);
         for (const Move& move : step.moves) {
-          for (const CellRange& range : move.destinations) need(thread.rank, program_.spaces[range.space].rank);
+          for (const CellRange& range : move.destinations)
+            need(thread.rank, program_.spaces[range.space].rank);
         }
       }
     }
@@ -149,17 +151,19 @@ class RacePass {
     for (const std::uint32_t counter : step.acquires) acquire(thread, step, histories_[counter]);
     if (step.waitsForPackets) receivePackets(thread, step);
     for (const Move& move : step.moves) {
-      const bool posted = std::any_of(move.agents.begin(), move.agents.end(), [](std::int32_t agent) { return agent >= 0; });
+      const bool posted =
+          std::any_of(move.agents.begin(), move.agents.end(), [](std::int32_t agent) { return agent >= 0; });
       if (!posted || step.waitsForPackets) readAll(move, thread, step);
     }
     writeMoves(thread, step);
     for (std::size_t i = 0; i < step.releases.size(); ++i) release(thread, step, i);
     // A flush says that the sources have been read; it says nothing of the far side.
-    for (const std::int32_t agent : step.flushes) absorb(thread, known_[static_cast<std::size_t>(agent)], false);
+    for (const std::int32_t agent : step.flushes)
+      absorb(thread, known_[static_cast<std::size_t>(agent)], false);
   }
 
-  /// Hands work to an agent: it knows what the block knows, and does it some time later; the block goes on at once. So
-  /// over port the source, too, is read by the agent.
+  /// Hands work to an agent: it knows what the block knows, and does it some time later; the block goes on at
+  /// once. So over port the source, too, is read by the agent.
   void post(std::uint32_t thread, std::uint32_t agent) {
     if (agent == thread) return;
     absorb(agent, known_[thread], true);
@@ -209,7 +213,8 @@ class RacePass {
   }
 
   void acquire(std::uint32_t thread, const Step& step, CounterHistory& history) {
-    const std::int64_t initial = program_.counters[static_cast<std::size_t>(&history - histories_.data())].initial;
+    const std::int64_t initial =
+        program_.counters[static_cast<std::size_t>(&history - histories_.data())].initial;
     const std::int64_t needed = ++history.acquired - initial;
     for (const auto& [releaserThread, releases] : history.byThread) {
       // Without this thread's last releases there would be too few: those before have surely happened.
@@ -276,18 +281,22 @@ class RacePass {
 
   void conflict(const Step& step, const Access& earlier, const Touch& touch, std::uint32_t cell,
                 bool earlierReads = false) {
-    const char* kind = !touch.write ? "read-write-race" : earlierReads ? "read-write-race" : "write-write-race";
+    const char* kind = !touch.write   ? "read-write-race"
+                       : earlierReads ? "read-write-race"
+                                      : "write-write-race";
     const Step& other = *steps_[earlier.step];
     const Space& space = program_.spaces[touch.range.space];
     const bool relaxed = earlier.clock <= known_[programThread(step)].execution[earlier.thread];
-    report_.add({VerifyPass::kRace, kind, step.place, other.place,
-                 fmt::format("{} here and {} there touch rank {} '{}' byte {} and nothing orders them{}: put a signal and "
-                             "a wait, a semaphore or a barrier between them ({})",
-                             traits(step.code).name, traits(other.code).name, space.rank, name(space.kind),
-                             cell * program_.cellBytes,
-                             relaxed ? " (a relaxed signal orders reads before writes, it publishes no data)"
-                                     : portHint(other),
-                             program_.describe())});
+    report_.add(
+        {VerifyPass::kRace, kind, step.place, other.place,
+         fmt::format(
+             "{} here and {} there touch rank {} '{}' byte {} and nothing orders them{}: put a signal and "
+             "a wait, a semaphore or a barrier between them ({})",
+             traits(step.code).name, traits(other.code).name, space.rank, name(space.kind),
+             cell * program_.cellBytes,
+             relaxed ? " (a relaxed signal orders reads before writes, it publishes no data)"
+                     : portHint(other),
+             program_.describe())});
   }
 
   static const char* portHint(const Step& other) {
@@ -337,9 +346,12 @@ class RacePass {
     for (std::size_t rank = 0; rank < finals.size(); ++rank) {
       for (std::size_t other = 0; other < finals.size(); ++other) {
         if (other == rank || knowsOf(finals[rank], static_cast<Rank>(other))) continue;
-        report_.add({VerifyPass::kMeaning, "barrier-incomplete", {static_cast<Rank>(rank)},
-                     OpPlace{static_cast<Rank>(other)},
-                     fmt::format("can end before rank {} has begun: no chain of signals leads from it", other)});
+        report_.add(
+            {VerifyPass::kMeaning,
+             "barrier-incomplete",
+             {static_cast<Rank>(rank)},
+             OpPlace{static_cast<Rank>(other)},
+             fmt::format("can end before rank {} has begun: no chain of signals leads from it", other)});
       }
     }
   }
@@ -361,7 +373,7 @@ class RacePass {
   std::vector<CounterHistory> histories_;
   std::vector<std::vector<Cell>> cells_;
   std::vector<const Step*> steps_;
-  std::vector<Clock> peerReads_;   // by owner: the last read of each peer's thread
+  std::vector<Clock> peerReads_;  // by owner: the last read of each peer's thread
   std::vector<Clock> peerWrites_;
 };
 

@@ -9,15 +9,16 @@
 
 namespace theseus::schedule::verifying {
 
-/// The findings of one verification, at most `limit` of them. An identical (kind, place, second) is kept once, because
-/// the dynamic passes look at several message sizes.
+/// The findings of one verification, at most `limit` of them. An identical (kind, place, second) is kept
+/// once, because the dynamic passes look at several message sizes.
 class Report {
  public:
   explicit Report(std::size_t limit) : limit_(limit) {}
 
   void add(Finding finding) {
     for (const Finding& known : findings_) {
-      if (known.kind == finding.kind && known.place == finding.place && known.second == finding.second) return;
+      if (known.kind == finding.kind && known.place == finding.place && known.second == finding.second)
+        return;
     }
     if (findings_.size() < limit_) findings_.push_back(std::move(finding));
   }

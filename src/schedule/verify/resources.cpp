@@ -37,7 +37,9 @@ class ResourcesPass {
   const ThreadBlock& block(const OpPlace& place) const {
     return plan(place.rank).threadBlocks[static_cast<std::size_t>(place.threadBlock)];
   }
-  bool isPeer(Rank rank, Rank peer) const { return peer >= 0 && peer < schedule_.rankCount() && peer != rank; }
+  bool isPeer(Rank rank, Rank peer) const {
+    return peer >= 0 && peer < schedule_.rankCount() && peer != rank;
+  }
 
   void add(std::string kind, const OpPlace& place, std::string message, std::optional<OpPlace> second = {}) {
     report_.add({VerifyPass::kResources, std::move(kind), place, second, std::move(message)});
@@ -47,8 +49,9 @@ class ResourcesPass {
     for (const ChannelDeclaration& declaration : plan(rank).channels) {
       for (const Rank peer : declaration.connectedTo) {
         if (isPeer(rank, peer)) continue;
-        add("channel-peer", {rank}, fmt::format("a {} channel leads to rank {}, which is {}", name(declaration.type), peer,
-                                                peer == rank ? "the rank itself" : "no rank of the plan"));
+        add("channel-peer", {rank},
+            fmt::format("a {} channel leads to rank {}, which is {}", name(declaration.type), peer,
+                        peer == rank ? "the rank itself" : "no rank of the plan"));
       }
       for (const auto& group : declaration.rankGroups) checkGroup(rank, group.ranks);
     }
@@ -69,8 +72,9 @@ class ResourcesPass {
     for (std::size_t i = 0; i < buffers.size(); ++i) {
       if (isPeer(rank, buffers[i].rank)) continue;
       add("remote-buffer-peer", {rank},
-          fmt::format("remote buffer {} belongs to rank {}, which is {}", i, buffers[i].rank,
-                      buffers[i].rank == rank ? "the rank itself: use a local operand" : "no rank of the plan"));
+          fmt::format(
+              "remote buffer {} belongs to rank {}, which is {}", i, buffers[i].rank,
+              buffers[i].rank == rank ? "the rank itself: use a local operand" : "no rank of the plan"));
     }
   }
 
@@ -120,8 +124,8 @@ class ResourcesPass {
         const int other = back == links.end() ? 0 : back->second;
         if (other >= count) continue;
         add("unpaired-channel", {ends.first},
-            fmt::format("{} {} channels lead to rank {}, {} come back: both sides must declare as many", count, name(type),
-                        ends.second, other),
+            fmt::format("{} {} channels lead to rank {}, {} come back: both sides must declare as many",
+                        count, name(type), ends.second, other),
             OpPlace{ends.second});
       }
     }
@@ -165,14 +169,15 @@ class ResourcesPass {
     const auto ids = block(place).channelIds(ChannelType::kSwitch);
     if (operand.id >= ids.size()) {
       add("channel-range", place,
-          fmt::format("{} names switch channel {} of its block, which lists {}", traits(op.code).name, operand.id,
-                      ids.size()));
+          fmt::format("{} names switch channel {} of its block, which lists {}", traits(op.code).name,
+                      operand.id, ids.size()));
       return std::nullopt;
     }
     std::uint32_t number = ids[operand.id];
     for (const ChannelDeclaration& declaration : plan(place.rank).channels) {
       if (declaration.type != ChannelType::kSwitch) continue;
-      if (number < declaration.rankGroups.size()) return RemoteBuffer{place.rank, declaration.switchBuffer, {}};
+      if (number < declaration.rankGroups.size())
+        return RemoteBuffer{place.rank, declaration.switchBuffer, {}};
       number -= static_cast<std::uint32_t>(declaration.rankGroups.size());
     }
     return std::nullopt;
@@ -190,25 +195,28 @@ class ResourcesPass {
     const std::uint64_t end = std::uint64_t{operand.index} + operand.size;
     if (end > chunks) {
       add("chunk-range", place,
-          fmt::format("{} touches chunks {} to {} of rank {} '{}', which has {}", traits(op.code).name, operand.index,
-                      end - 1, buffer->rank, name(buffer->kind), chunks));
+          fmt::format("{} touches chunks {} to {} of rank {} '{}', which has {}", traits(op.code).name,
+                      operand.index, end - 1, buffer->rank, name(buffer->kind), chunks));
     }
     const bool packet = remotesArePackets(traits(op.code)) && operand.place == Operand::Place::kRemote;
     if (packet && buffer->kind != BufferKind::kScratch) {
       add("packet-buffer", place,
-          fmt::format("{} sends packets to rank {} '{}'; packets live in scratch ('s') only", traits(op.code).name,
-                      buffer->rank, name(buffer->kind)));
+          fmt::format("{} sends packets to rank {} '{}'; packets live in scratch ('s') only",
+                      traits(op.code).name, buffer->rank, name(buffer->kind)));
     }
-    const bool keepsInput = schedule_.bufferMode != BufferMode::kInPlace && schedule_.collective() != Collective::kCustom;
+    const bool keepsInput =
+        schedule_.bufferMode != BufferMode::kInPlace && schedule_.collective() != Collective::kCustom;
     if (written && keepsInput && buffer->kind == BufferKind::kInput) {
       add("input-written", place,
-          fmt::format("{} writes rank {} 'i', the user's input, which a plan that runs out of place only reads: use 'o' or "
+          fmt::format("{} writes rank {} 'i', the user's input, which a plan that runs out of place only "
+                      "reads: use 'o' or "
                       "scratch",
                       traits(op.code).name, buffer->rank));
     }
   }
 
-  /// Over port, and for ops that signal, the k-th channel must lead to the owner of the k-th remote destination.
+  /// Over port, and for ops that signal, the k-th channel must lead to the owner of the k-th remote
+  /// destination.
   void checkChannelPeers(const OpPlace& place, const Op& op) {
     if (!op.channelType || *op.channelType == ChannelType::kSwitch || op.channelIds.empty()) return;
     const bool bound = *op.channelType == ChannelType::kPort || signalsAfterData(traits(op.code));
@@ -223,7 +231,8 @@ class ResourcesPass {
       const Rank peer = peers[channels[op.channelIds[k++]]];
       if (owner == peer) continue;
       add("channel-peer-mismatch", place,
-          fmt::format("{} writes a buffer of rank {} over a channel to rank {}", traits(op.code).name, owner, peer));
+          fmt::format("{} writes a buffer of rank {} over a channel to rank {}", traits(op.code).name, owner,
+                      peer));
     }
   }
 
@@ -239,7 +248,8 @@ class ResourcesPass {
       for (const Operand& operand : op.destinations) whole = whole && operand.size == pipeline.pipelineChunks;
       if (whole && !op.group && !remotesArePackets(traits(op.code))) continue;
       add("pipeline-range", inner,
-          fmt::format("{} in a pipeline of {} chunks must have operands of that many chunks, no tbg_info, and no packets",
+          fmt::format("{} in a pipeline of {} chunks must have operands of that many chunks, no tbg_info, "
+                      "and no packets",
                       traits(op.code).name, pipeline.pipelineChunks));
     }
   }
@@ -258,19 +268,20 @@ class ResourcesPass {
       use.blocks.insert(place.threadBlock);
       if (use.threadBlocks == *op.barrierThreadBlocks) return;
       add("barrier-count", place,
-          fmt::format("barrier {} is for {} blocks here and for {} there", *op.barrierId, *op.barrierThreadBlocks,
-                      use.threadBlocks),
+          fmt::format("barrier {} is for {} blocks here and for {} there", *op.barrierId,
+                      *op.barrierThreadBlocks, use.threadBlocks),
           use.first);
     });
     for (const auto& [key, use] : uses) {
       if (use.blocks.size() == use.threadBlocks) continue;
       add("barrier-count", use.first,
-          fmt::format("barrier {} waits for {} blocks, {} use it", key.second, use.threadBlocks, use.blocks.size()));
+          fmt::format("barrier {} waits for {} blocks, {} use it", key.second, use.threadBlocks,
+                      use.blocks.size()));
     }
   }
 
-  /// Which block gets a unit of a counter must not depend on timing: one block alone waits for each channel and
-  /// acquires each semaphore.
+  /// Which block gets a unit of a counter must not depend on timing: one block alone waits for each channel
+  /// and acquires each semaphore.
   void checkConsumers() {
     std::map<std::tuple<Rank, int, std::uint32_t>, OpPlace> consumers;
     forEachOp(schedule_, [&](const OpPlace& place, const Op& op) {
@@ -281,7 +292,8 @@ class ResourcesPass {
         }
       }
       if (op.code != OpCode::kSemaphoreAcquire) return;
-      for (const std::uint32_t id : op.semaphoreIds) checkConsumer(consumers, {place.rank, kSemaphore, id}, place);
+      for (const std::uint32_t id : op.semaphoreIds)
+        checkConsumer(consumers, {place.rank, kSemaphore, id}, place);
     });
   }
 

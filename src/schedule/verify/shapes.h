@@ -1,5 +1,5 @@
-// Reads the operand shapes of the op table: which operand of an op is local, remote, switch, packets. Every pass asks
-// here, so that a new row in ops.def needs no change in the verifier. Pure functions, any thread.
+// Reads the operand shapes of the op table: which operand of an op is local, remote, switch, packets. Every
+// pass asks here, so that a new row in ops.def needs no change in the verifier. Pure functions, any thread.
 #pragma once
 
 #include <array>
@@ -12,14 +12,16 @@ namespace theseus::schedule::verifying {
 
 enum class Slot : std::uint8_t { kNone, kLocal, kPacket, kRemote, kSwitch };
 
-/// An operand list: `fixed` slots (kNone = no more), then `rest` at least `minimumRest` times (kNone = nothing more).
+/// An operand list: `fixed` slots (kNone = no more), then `rest` at least `minimumRest` times (kNone =
+/// nothing more).
 struct ListRule {
   std::array<Slot, 2> fixed = {Slot::kNone, Slot::kNone};
   Slot rest = Slot::kNone;
   std::size_t minimumRest = 0;
 
   std::size_t fixedCount() const {
-    return static_cast<std::size_t>(fixed[0] != Slot::kNone) + static_cast<std::size_t>(fixed[1] != Slot::kNone);
+    return static_cast<std::size_t>(fixed[0] != Slot::kNone) +
+           static_cast<std::size_t>(fixed[1] != Slot::kNone);
   }
   Slot at(std::size_t position) const { return position < fixedCount() ? fixed[position] : rest; }
 };

@@ -24,7 +24,8 @@ class SizeChooser {
     });
     for (const RankPlan& rank : schedule.ranks) {
       for (const std::int64_t initial : rank.semaphores) {
-        iterations_ = std::max(iterations_, static_cast<std::uint64_t>(std::max<std::int64_t>(initial, 0)) + 2);
+        iterations_ =
+            std::max(iterations_, static_cast<std::uint64_t>(std::max<std::int64_t>(initial, 0)) + 2);
       }
     }
     iterations_ = std::min(iterations_, kMaxIterations);
@@ -84,7 +85,7 @@ class SizeChooser {
     if (collective_ != Collective::kCustom) {
       return messageSize(collective_, schedule_.rankCount(), countedBytes / kElementBytes, kElementBytes);
     }
-    const std::uint64_t chunkBytes = countedBytes / chunks_;
+    const std::uint64_t chunkBytes = countedBytes / chunks_ / kElementBytes * kElementBytes;
     MessageSize size;
     for (const RankPlan& rank : schedule_.ranks) {
       size.inputBytes = std::max(size.inputBytes, rank.inputChunks * chunkBytes);
@@ -110,7 +111,8 @@ class SizeChooser {
 
   /// The usual sizes all lie outside the plan's range: the smallest sizes inside it, even and uneven.
   void addWithinRange() {
-    const std::uint64_t perCounted = std::max<std::uint64_t>(1, messageBytes(sizeOf(kElementBytes)) / kElementBytes);
+    const std::uint64_t perCounted =
+        std::max<std::uint64_t>(1, messageBytes(sizeOf(kElementBytes)) / kElementBytes);
     const std::uint64_t least = (schedule_.minMessageBytes + perCounted - 1) / perCounted;
     const std::uint64_t even = chunks_ * grain_;
     addBytes((least + even - 1) / even * even);

@@ -1,4 +1,5 @@
-// Pass 1: structure. Everything here follows from the op table's row of an op, or from one rank's own numbers.
+// Pass 1: structure. Everything here follows from the op table's row of an op, or from one rank's own
+// numbers.
 #include <fmt/format.h>
 
 #include <bit>
@@ -48,20 +49,21 @@ class StructurePass {
     }
     if (schedule_.threadsPerBlock == 0 || schedule_.threadsPerBlock > kMaxThreadsPerBlock) {
       add("threads-per-block", whole,
-          fmt::format("num_threads_per_block {} is outside 1 to {}", schedule_.threadsPerBlock, kMaxThreadsPerBlock));
+          fmt::format("num_threads_per_block {} is outside 1 to {}", schedule_.threadsPerBlock,
+                      kMaxThreadsPerBlock));
     }
     if (schedule_.minMessageBytes > schedule_.maxMessageBytes) {
       add("message-range", whole,
-          fmt::format("min_message_size {} is above max_message_size {}: no message fits", schedule_.minMessageBytes,
-                      schedule_.maxMessageBytes));
+          fmt::format("min_message_size {} is above max_message_size {}: no message fits",
+                      schedule_.minMessageBytes, schedule_.maxMessageBytes));
     }
     if (schedule_.root < 0 || static_cast<std::size_t>(schedule_.root) >= ranks) {
       add("root", whole, fmt::format("root {} is none of the {} ranks", schedule_.root, ranks));
     }
   }
 
-  /// Input and output chunks must be the same on every rank and stand in the collective's relation; 0 is an alias of the
-  /// other buffer and so only for plans that run in place.
+  /// Input and output chunks must be the same on every rank and stand in the collective's relation; 0 is an
+  /// alias of the other buffer and so only for plans that run in place.
   void checkChunkCounts() {
     if (schedule_.ranks.empty() || schedule_.collective() == Collective::kCustom) return;
     const RankPlan& first = schedule_.ranks.front();
@@ -69,8 +71,8 @@ class StructurePass {
       const RankPlan& plan = schedule_.ranks[rank];
       if (plan.inputChunks == first.inputChunks && plan.outputChunks == first.outputChunks) continue;
       add("chunk-counts", {static_cast<Rank>(rank)},
-          fmt::format("{} input and {} output chunks, rank 0 has {} and {}: they must be equal", plan.inputChunks,
-                      plan.outputChunks, first.inputChunks, first.outputChunks));
+          fmt::format("{} input and {} output chunks, rank 0 has {} and {}: they must be equal",
+                      plan.inputChunks, plan.outputChunks, first.inputChunks, first.outputChunks));
       return;
     }
     if (schedule_.collective() == Collective::kBarrier) return;
@@ -88,7 +90,8 @@ class StructurePass {
 
   void checkAliasedCounts(std::uint64_t chunks) {
     if (schedule_.bufferMode != BufferMode::kInPlace) {
-      add("chunk-counts", {}, "a buffer has 0 chunks, which means it aliases the other, yet the plan runs out of place");
+      add("chunk-counts", {},
+          "a buffer has 0 chunks, which means it aliases the other, yet the plan runs out of place");
     }
     const std::uint64_t ranks = schedule_.ranks.size();
     const Collective collective = schedule_.collective();
@@ -104,8 +107,8 @@ class StructurePass {
     std::uint64_t expected = input;
     if (schedule_.collective() == Collective::kAllGather) expected = input * ranks;
     if (schedule_.collective() == Collective::kReduceScatter) expected = input / ranks;
-    const bool split =
-        schedule_.collective() == Collective::kReduceScatter || schedule_.collective() == Collective::kAllToAll;
+    const bool split = schedule_.collective() == Collective::kReduceScatter ||
+                       schedule_.collective() == Collective::kAllToAll;
     if (output != expected || (split && input % ranks != 0)) {
       add("chunk-counts", {},
           fmt::format("{} input chunks and {} output chunks do not fit {} on {} ranks", input, output,
@@ -116,10 +119,12 @@ class StructurePass {
   void checkRank(Rank rank) {
     const RankPlan& plan = schedule_.ranks[static_cast<std::size_t>(rank)];
     for (const std::uint64_t chunks : {plan.inputChunks, plan.outputChunks, plan.scratchChunks}) {
-      if (chunks > kMaxChunks) add("chunk-counts", {rank}, fmt::format("{} chunks; {} is the most", chunks, kMaxChunks));
+      if (chunks > kMaxChunks)
+        add("chunk-counts", {rank}, fmt::format("{} chunks; {} is the most", chunks, kMaxChunks));
     }
     for (const std::int64_t initial : plan.semaphores) {
-      if (initial < 0) add("semaphore-initial", {rank}, fmt::format("a semaphore begins at {}, below 0", initial));
+      if (initial < 0)
+        add("semaphore-initial", {rank}, fmt::format("a semaphore begins at {}, below 0", initial));
     }
   }
 
@@ -149,7 +154,8 @@ class StructurePass {
                       rule.rest == Slot::kNone ? "" : " or more"));
       return;
     }
-    for (std::size_t i = 0; i < count; ++i) checkOperand(place, op, {rule.at(i), (*list.operands)[i], list.side, i});
+    for (std::size_t i = 0; i < count; ++i)
+      checkOperand(place, op, {rule.at(i), (*list.operands)[i], list.side, i});
   }
 
   struct OperandCheck {
@@ -171,8 +177,8 @@ class StructurePass {
                       kPlaceNames[static_cast<std::size_t>(wanted)]));
     } else if (check.slot == Slot::kPacket && check.operand.buffer != BufferKind::kScratch) {
       add("packet-buffer", place,
-          fmt::format("{} {} {} holds packets, which live in scratch ('s') only, not in '{}'", traits(op.code).name,
-                      check.side, check.position, name(check.operand.buffer)));
+          fmt::format("{} {} {} holds packets, which live in scratch ('s') only, not in '{}'",
+                      traits(op.code).name, check.side, check.position, name(check.operand.buffer)));
     }
     if (check.operand.size == 0) {
       add("empty-operand", place, fmt::format("{} {} has size 0", check.side, check.position));
@@ -191,8 +197,8 @@ class StructurePass {
     }
     if (op.sources.size() != op.destinations.size()) {
       add("operand-count", place,
-          fmt::format("{} pairs sources with destinations, yet has {} and {}", traits(op.code).name, op.sources.size(),
-                      op.destinations.size()));
+          fmt::format("{} pairs sources with destinations, yet has {} and {}", traits(op.code).name,
+                      op.sources.size(), op.destinations.size()));
       return;
     }
     for (std::size_t i = 0; i < op.sources.size(); ++i) {
@@ -228,28 +234,32 @@ class StructurePass {
     const ListRule destinations = listRule(row.destinations);
     const bool wantsSwitch = sources.at(0) == Slot::kSwitch || destinations.at(0) == Slot::kSwitch;
     if (op.channelType && usesSwitch != wantsSwitch && (remote || row.channels == ChannelUse::Required)) {
-      add("channel-type", place, fmt::format("{} cannot run over a {} channel", row.name, name(*op.channelType)));
+      add("channel-type", place,
+          fmt::format("{} cannot run over a {} channel", row.name, name(*op.channelType)));
       return;
     }
     checkChannelsPerDestination(place, op, row);
   }
 
-  /// Over port one channel carries each destination; an op that signals names one for each destination on any channel.
+  /// Over port one channel carries each destination; an op that signals names one for each destination on any
+  /// channel.
   void checkChannelsPerDestination(const OpPlace& place, const Op& op, const OpTraits& row) {
     if (!hasRemote(op.destinations) || op.channelType == ChannelType::kSwitch) return;
     std::size_t remotes = 0;
-    for (const Operand& operand : op.destinations) remotes += operand.place == Operand::Place::kRemote ? 1 : 0;
+    for (const Operand& operand : op.destinations)
+      remotes += operand.place == Operand::Place::kRemote ? 1 : 0;
     const bool needed = op.channelType == ChannelType::kPort || row.channels == ChannelUse::Required;
     if (needed && !(row.channels == ChannelUse::Required && op.channelIds.empty()) &&
         op.channelIds.size() != remotes) {
       add("channel-count", place,
-          fmt::format("{} has {} remote destinations and {} channels; each destination needs one", row.name, remotes,
-                      op.channelIds.size()));
+          fmt::format("{} has {} remote destinations and {} channels; each destination needs one", row.name,
+                      remotes, op.channelIds.size()));
     }
   }
 
   void checkNumbers(const OpPlace& place, const Op& op) {
-    if (op.code == OpCode::kBarrier && (!op.barrierId || !op.barrierThreadBlocks || *op.barrierThreadBlocks == 0)) {
+    if (op.code == OpCode::kBarrier &&
+        (!op.barrierId || !op.barrierThreadBlocks || *op.barrierThreadBlocks == 0)) {
       add("barrier-numbers", place, "barrier needs barrier_id and num_threadblocks of 1 or more");
     }
     const bool semaphore = op.code == OpCode::kSemaphoreAcquire || op.code == OpCode::kSemaphoreRelease;
@@ -266,7 +276,8 @@ class StructurePass {
 
   void checkContainer(const OpPlace& place, const Op& op) {
     if (op.code != OpCode::kPipeline) {
-      if (!op.inner.empty()) add("nested-ops", place, fmt::format("{} cannot hold ops", traits(op.code).name));
+      if (!op.inner.empty())
+        add("nested-ops", place, fmt::format("{} cannot hold ops", traits(op.code).name));
       return;
     }
     if (place.inner >= 0) {
@@ -275,8 +286,10 @@ class StructurePass {
     }
     if (op.pipelineUnitBytes == 0 || op.pipelineChunks == 0) {
       add("pipeline-numbers", place,
-          fmt::format("unit_size {} and num_chunks {} must be 1 or more", op.pipelineUnitBytes, op.pipelineChunks));
-    } else if (std::has_single_bit(schedule_.bufferAlignment) && op.pipelineUnitBytes % schedule_.bufferAlignment != 0) {
+          fmt::format("unit_size {} and num_chunks {} must be 1 or more", op.pipelineUnitBytes,
+                      op.pipelineChunks));
+    } else if (std::has_single_bit(schedule_.bufferAlignment) &&
+               op.pipelineUnitBytes % schedule_.bufferAlignment != 0) {
       add("pipeline-numbers", place,
           fmt::format("unit_size {} is no multiple of buffer_alignment {}", op.pipelineUnitBytes,
                       schedule_.bufferAlignment));

@@ -50,7 +50,8 @@ void examine(const Schedule& schedule, const ExaminedSize& size, Report& report,
   if (report.empty()) examinePairwise({*program, trace}, result);
 }
 
-/// Examines both classes of sizes: what fails for even chunks refuses the plan, what fails only for uneven ones limits it.
+/// Examines both classes of sizes: what fails for even chunks refuses the plan, what fails only for uneven
+/// ones limits it.
 Examination examineAll(const Schedule& schedule, Report& report) {
   Examination result;
   for (const ExaminedSize& size : verifying::examinedSizes(schedule)) {
@@ -76,11 +77,16 @@ Examination examineAll(const Schedule& schedule, Report& report) {
 
 std::string_view name(VerifyPass pass) {
   switch (pass) {
-    case VerifyPass::kStructure: return "structure";
-    case VerifyPass::kResources: return "resources";
-    case VerifyPass::kDeadlock: return "deadlock";
-    case VerifyPass::kRace: return "race";
-    case VerifyPass::kMeaning: return "meaning";
+    case VerifyPass::kStructure:
+      return "structure";
+    case VerifyPass::kResources:
+      return "resources";
+    case VerifyPass::kDeadlock:
+      return "deadlock";
+    case VerifyPass::kRace:
+      return "race";
+    case VerifyPass::kMeaning:
+      return "meaning";
   }
   return "unknown";
 }

@@ -1,5 +1,6 @@
 // The verifier: nothing unverified ever runs. Pure functions, any thread.
-// Five ordered passes; each relies on the ones before, so a pass that finds something ends the verification after it.
+// Five ordered passes; each relies on the ones before, so a pass that finds something ends the verification
+// after it.
 #pragma once
 
 #include <cstdint>
@@ -43,26 +44,28 @@ struct VerifyOptions {
 
 struct Verdict {
   std::vector<Finding> findings;  // empty = valid
-  /// Every access of a peer to a rank's buffers happens before that rank's last op: the executor needs no closing
-  /// handshake. False is no error.
+  /// Every access of a peer to a rank's buffers happens before that rank's last op: the executor needs no
+  /// closing handshake. False is no error.
   bool tailSynchronized = false;
   /// The plan has a known collective, so its meaning was checked (fragments "custom" and "test" have none).
   bool meaningChecked = false;
-  /// True when the plan declares in-network switch channels; such a plan may be valid but is unusable on host memory.
+  /// True when the plan declares in-network switch channels; such a plan may be valid but is unusable on host
+  /// memory.
   bool usesSwitch = false;
-  /// Why the plan serves only messages whose chunks are all equally long (see isEven), as in MSCCL++; nullopt = it serves
-  /// every message. No error, but whoever runs the plan must ask isEven() for each message size first.
+  /// Why the plan serves only messages whose chunks are all equally long (see isEven), as in MSCCL++; nullopt
+  /// = it serves every message. No error, but whoever runs the plan must ask isEven() for each message size
+  /// first.
   std::optional<Finding> unevenFinding;
-  /// Why the plan needs memory channels whose writes are seen in causal order across three ranks, as stores to shared memory
-  /// are; nullopt = order from one rank to another is enough, as over a socket. No error.
+  /// Why the plan needs memory channels whose writes are seen in causal order across three ranks, as stores
+  /// to shared memory are; nullopt = order from one rank to another is enough, as over a socket. No error.
   std::optional<Finding> pairwiseFinding;
   bool valid() const { return findings.empty(); }
 };
 
 Verdict verify(const Schedule& schedule, const VerifyOptions& options = {});
 
-/// Whether all chunks of the user's buffers are equally long for a message of this size, and no slot of scratch is longer.
-/// False also when the plan cannot serve the size at all.
+/// Whether all chunks of the user's buffers are equally long for a message of this size, and no slot of
+/// scratch is longer. False also when the plan cannot serve the size at all.
 bool isEven(const Schedule& schedule, const MessageSize& size);
 
 }  // namespace theseus::schedule

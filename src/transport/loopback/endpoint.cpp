@@ -74,6 +74,7 @@ class LoopbackEndpoint final : public RingEndpoint {
   }
   Result<bool> service(std::span<const drivers::PollEvent>) override { return false; }
   bool serviceIsUrgent() const override { return false; }
+  base::Nanoseconds sleepLimit() const override { return base::Nanoseconds::max(); }
 
  private:
   std::shared_ptr<LoopbackHub> hub_;
