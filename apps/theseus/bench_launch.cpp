@@ -27,7 +27,8 @@ Result<int> freePort() {
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t length = sizeof address;
-  const bool found = socketDescriptor >= 0 && bind(socketDescriptor, reinterpret_cast<sockaddr*>(&address), length) == 0 &&
+  const bool found = socketDescriptor >= 0 &&
+                     bind(socketDescriptor, reinterpret_cast<sockaddr*>(&address), length) == 0 &&
                      getsockname(socketDescriptor, reinterpret_cast<sockaddr*>(&address), &length) == 0;
   if (socketDescriptor >= 0) close(socketDescriptor);
   if (!found) return fail(ErrorCode::kIo, "no free port on 127.0.0.1");
@@ -69,7 +70,8 @@ int waitAll(std::vector<pid_t> children) {
 
 }  // namespace
 
-Result<int> runRanks(int ranks, CommunicatorOptions options, const std::function<int(const CommunicatorOptions&)>& body) {
+Result<int> runRanks(int ranks, CommunicatorOptions options,
+                     const std::function<int(const CommunicatorOptions&)>& body) {
   if (std::getenv("RANK") != nullptr) {
     auto environment = runtime::optionsFromEnvironment();
     if (!environment) return fail(environment.error());

@@ -11,9 +11,11 @@ namespace {
 /// Work goes in pieces of this many elements, so that checking 64 MiB needs little memory.
 constexpr std::uint64_t kPiece = 16 * 1024;
 
-/// 1 or 2 for products, 1...9 otherwise: exact in every type, for up to a few hundred ranks in the 8-bit floats' larger cousins.
+/// 1 or 2 for products, 1...9 otherwise: exact in every type, for up to a few hundred ranks in the 8-bit
+/// floats' larger cousins.
 std::uint32_t value(const BenchCall& call, int rank, std::uint64_t index) {
-  const std::uint64_t mixed = (index * 2654435761u + static_cast<std::uint64_t>(rank) * 40503u + call.seed * 97u) >> 7;
+  const std::uint64_t mixed =
+      (index * 2654435761u + static_cast<std::uint64_t>(rank) * 40503u + call.seed * 97u) >> 7;
   return call.op == ReduceOp::kProd ? 1 + mixed % 2 : 1 + mixed % 9;
 }
 
@@ -25,26 +27,39 @@ void storeAs(std::byte* place, std::uint32_t number) {
 
 void store(DataType type, std::byte* place, std::uint32_t number) {
   switch (type) {
-    case DataType::kInt8: return storeAs<std::int8_t>(place, number);
-    case DataType::kUint8: return storeAs<std::uint8_t>(place, number);
-    case DataType::kInt32: return storeAs<std::int32_t>(place, number);
-    case DataType::kUint32: return storeAs<std::uint32_t>(place, number);
-    case DataType::kInt64: return storeAs<std::int64_t>(place, number);
-    case DataType::kUint64: return storeAs<std::uint64_t>(place, number);
-    case DataType::kFloat16: return storeAs<std::uint16_t>(place, base::floatToHalf(static_cast<float>(number)));
-    case DataType::kBfloat16: return storeAs<std::uint16_t>(place, base::floatToBfloat16(static_cast<float>(number)));
-    case DataType::kFloat32: return storeAs<float>(place, number);
-    case DataType::kFloat64: return storeAs<double>(place, number);
+    case DataType::kInt8:
+      return storeAs<std::int8_t>(place, number);
+    case DataType::kUint8:
+      return storeAs<std::uint8_t>(place, number);
+    case DataType::kInt32:
+      return storeAs<std::int32_t>(place, number);
+    case DataType::kUint32:
+      return storeAs<std::uint32_t>(place, number);
+    case DataType::kInt64:
+      return storeAs<std::int64_t>(place, number);
+    case DataType::kUint64:
+      return storeAs<std::uint64_t>(place, number);
+    case DataType::kFloat16:
+      return storeAs<std::uint16_t>(place, base::floatToHalf(static_cast<float>(number)));
+    case DataType::kBfloat16:
+      return storeAs<std::uint16_t>(place, base::floatToBfloat16(static_cast<float>(number)));
+    case DataType::kFloat32:
+      return storeAs<float>(place, number);
+    case DataType::kFloat64:
+      return storeAs<double>(place, number);
   }
 }
 
-void fillRange(const BenchCall& call, int rank, std::uint64_t first, std::uint64_t elements, std::byte* place) {
+void fillRange(const BenchCall& call, int rank, std::uint64_t first, std::uint64_t elements,
+               std::byte* place) {
   const std::size_t size = dataTypeBytes(call.type);
-  for (std::uint64_t i = 0; i < elements; ++i) store(call.type, place + i * size, value(call, rank, first + i));
+  for (std::uint64_t i = 0; i < elements; ++i)
+    store(call.type, place + i * size, value(call, rank, first + i));
 }
 
 /// What elements [first, first + elements) of rank `rank`'s destination must be.
-void expectedRange(const BenchCall& call, int rank, std::uint64_t first, std::uint64_t elements, std::vector<std::byte>& place) {
+void expectedRange(const BenchCall& call, int rank, std::uint64_t first, std::uint64_t elements,
+                   std::vector<std::byte>& place) {
   const std::size_t size = dataTypeBytes(call.type);
   place.resize(elements * size);
   const bool scatter = call.collective == Collective::kReduceScatter;
@@ -65,7 +80,8 @@ void expectedRange(const BenchCall& call, int rank, std::uint64_t first, std::ui
     int source = call.root;
     std::uint64_t at = index;
     if (call.collective == Collective::kAllGather) source = block, at = index % call.count;
-    if (call.collective == Collective::kAllToAll) source = block, at = static_cast<std::uint64_t>(rank) * call.count + index % call.count;
+    if (call.collective == Collective::kAllToAll)
+      source = block, at = static_cast<std::uint64_t>(rank) * call.count + index % call.count;
     store(call.type, place.data() + i * size, value(call, source, at));
   }
 }
@@ -73,7 +89,8 @@ void expectedRange(const BenchCall& call, int rank, std::uint64_t first, std::ui
 }  // namespace
 
 std::uint64_t sourceElements(const BenchCall& call) {
-  const bool blocks = call.collective == Collective::kReduceScatter || call.collective == Collective::kAllToAll;
+  const bool blocks =
+      call.collective == Collective::kReduceScatter || call.collective == Collective::kAllToAll;
   return blocks ? call.count * static_cast<std::uint64_t>(call.ranks) : call.count;
 }
 
@@ -106,11 +123,14 @@ std::uint64_t countWrong(const BenchCall& call, int rank, const std::byte* desti
 double busFactor(Collective collective, int ranks) {
   const double n = ranks;
   switch (collective) {
-    case Collective::kAllReduce: return 2 * (n - 1) / n;
+    case Collective::kAllReduce:
+      return 2 * (n - 1) / n;
     case Collective::kAllGather:
     case Collective::kReduceScatter:
-    case Collective::kAllToAll: return (n - 1) / n;
-    default: return 1;
+    case Collective::kAllToAll:
+      return (n - 1) / n;
+    default:
+      return 1;
   }
 }
 

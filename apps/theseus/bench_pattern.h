@@ -1,5 +1,5 @@
-// Inputs and expected results of a benchmarked collective: small whole numbers, so that every order of reduction gives the same bits. Pure
-// functions, any thread.
+// Inputs and expected results of a benchmarked collective: small whole numbers, so that every order of
+// reduction gives the same bits. Pure functions, any thread.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ struct BenchCall {
   std::uint64_t count = 0;  // as the Communicator counts
   int ranks = 1;
   int root = 0;
-  std::uint64_t seed = 0;   // another input for another call
+  std::uint64_t seed = 0;  // another input for another call
 };
 
 /// Elements of one rank's source and destination.

@@ -1,5 +1,6 @@
-// One rank of `theseus bench swap`: a stream of allReduces of random sizes while the schedule is forced to change again and again; every result is
-// checked, and so is that all ranks ran each collective by the same schedule.
+// One rank of `theseus bench swap`: a stream of allReduces of random sizes while the schedule is forced to
+// change again and again; every result is checked, and so is that all ranks ran each collective by the same
+// schedule.
 #pragma once
 
 #include <string>

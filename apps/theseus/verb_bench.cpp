@@ -1,4 +1,5 @@
-// `theseus bench COLLECTIVE`: time, bandwidth and wrong elements by message size; `theseus bench swap`: a stream under forced swaps.
+// `theseus bench COLLECTIVE`: time, bandwidth and wrong elements by message size; `theseus bench swap`: a
+// stream under forced swaps.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -68,12 +69,18 @@ struct Row {
 Status callOnce(Communicator& communicator, const BenchCall& call, const void* source, void* destination) {
   const Reduction reduction{call.type, call.op};
   switch (call.collective) {
-    case Collective::kAllReduce: return communicator.allReduce(source, destination, call.count, reduction);
-    case Collective::kAllGather: return communicator.allGather(source, destination, call.count, call.type);
-    case Collective::kReduceScatter: return communicator.reduceScatter(source, destination, call.count, reduction);
-    case Collective::kBroadcast: return communicator.broadcast(source, destination, call.count, {call.type, call.root});
-    case Collective::kAllToAll: return communicator.allToAll(source, destination, call.count, call.type);
-    default: return fail(ErrorCode::kUnsupported, fmt::format("there is no benchmark of {}", name(call.collective)));
+    case Collective::kAllReduce:
+      return communicator.allReduce(source, destination, call.count, reduction);
+    case Collective::kAllGather:
+      return communicator.allGather(source, destination, call.count, call.type);
+    case Collective::kReduceScatter:
+      return communicator.reduceScatter(source, destination, call.count, reduction);
+    case Collective::kBroadcast:
+      return communicator.broadcast(source, destination, call.count, {call.type, call.root});
+    case Collective::kAllToAll:
+      return communicator.allToAll(source, destination, call.count, call.type);
+    default:
+      return fail(ErrorCode::kUnsupported, fmt::format("there is no benchmark of {}", name(call.collective)));
   }
 }
 
@@ -101,7 +108,8 @@ void prepare(const BenchCall& call, int rank, bool inPlace, Buffers& buffers) {
   std::copy(buffers.source.begin(), buffers.source.end(), buffers.from);
 }
 
-Result<Row> measure(Communicator& communicator, const BenchOptions& options, BenchCall call, std::uint64_t bytes) {
+Result<Row> measure(Communicator& communicator, const BenchOptions& options, BenchCall call,
+                    std::uint64_t bytes) {
   Row row;
   row.bytes = bytes;
   row.count = call.count;
@@ -110,7 +118,8 @@ Result<Row> measure(Communicator& communicator, const BenchOptions& options, Ben
   THESEUS_TRY(callOnce(communicator, call, buffers.from, buffers.to));
   row.schedule = communicator.lastCall().schedule;
   std::uint64_t wrong = countWrong(call, communicator.rank(), buffers.to);
-  for (int i = 0; i < options.warmup; ++i) THESEUS_TRY(callOnce(communicator, call, buffers.from, buffers.to));
+  for (int i = 0; i < options.warmup; ++i)
+    THESEUS_TRY(callOnce(communicator, call, buffers.from, buffers.to));
   std::vector<double> seconds;
   for (int i = 0; i < options.iterations; ++i) {
     THESEUS_TRY(callOnce(communicator, call, buffers.from, buffers.to));
@@ -122,9 +131,11 @@ Result<Row> measure(Communicator& communicator, const BenchOptions& options, Ben
   THESEUS_TRY(callOnce(communicator, call, buffers.from, buffers.to));
   wrong += countWrong(call, communicator.rank(), buffers.to);
   // A time is that of the slowest rank, a row's the median over iterations.
-  THESEUS_TRY(communicator.allReduce(seconds.data(), seconds.data(), seconds.size(), {DataType::kFloat64, ReduceOp::kMax}));
+  THESEUS_TRY(communicator.allReduce(seconds.data(), seconds.data(), seconds.size(),
+                                     {DataType::kFloat64, ReduceOp::kMax}));
   THESEUS_TRY(communicator.allReduce(&wrong, &wrong, 1, {DataType::kUint64, ReduceOp::kSum}));
-  std::nth_element(seconds.begin(), seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2), seconds.end());
+  std::nth_element(seconds.begin(), seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2),
+                   seconds.end());
   const double median = seconds[seconds.size() / 2];
   row.microseconds = median * 1e6;
   row.algorithmGbps = static_cast<double>(bytes) / median * 1e-9;
@@ -134,17 +145,18 @@ Result<Row> measure(Communicator& communicator, const BenchOptions& options, Ben
 }
 
 json rowJson(const Row& row, bool inPlace) {
-  return {{"bytes", row.bytes},         {"count", row.count},
-          {"in_place", inPlace},        {"schedule", row.schedule},
-          {"time_us", row.microseconds}, {"algbw_gbps", row.algorithmGbps},
-          {"busbw_gbps", row.busGbps},  {"wrong", row.wrong}};
+  return {{"bytes", row.bytes},        {"count", row.count},          {"in_place", inPlace},
+          {"schedule", row.schedule},  {"time_us", row.microseconds}, {"algbw_gbps", row.algorithmGbps},
+          {"busbw_gbps", row.busGbps}, {"wrong", row.wrong}};
 }
 
 void printHeader(const BenchOptions& options, int ranks) {
-  fmt::print("# theseus bench {}: {} ranks, transport {}, {} place; time = median of {} over the slowest rank; GB/s\n",
-             options.what, ranks, options.transport, options.inPlace ? "in" : "out of", options.iterations);
-  fmt::print("#{:>12} {:>12} {:>9} {:>6} {:>11} {:>8} {:>8} {:>7}  {}\n", "size (B)", "count", "type", "redop", "time (us)", "algbw",
-             "busbw", "#wrong", "schedule");
+  fmt::print(
+      "# theseus bench {}: {} ranks, transport {}, {} place; time = median of {} over the slowest rank; "
+      "GB/s\n",
+      options.what, ranks, options.transport, options.inPlace ? "in" : "out of", options.iterations);
+  fmt::print("#{:>12} {:>12} {:>9} {:>6} {:>11} {:>8} {:>8} {:>7}  {}\n", "size (B)", "count", "type",
+             "redop", "time (us)", "algbw", "busbw", "#wrong", "schedule");
 }
 
 Result<int> benchRank(const BenchOptions& options, const CommunicatorOptions& communicatorOptions) {
@@ -161,22 +173,26 @@ Result<int> benchRank(const BenchOptions& options, const CommunicatorOptions& co
   json rows = json::array();
   std::uint64_t wrong = 0;
   const std::uint64_t last = *parseBytes(options.maxBytes);
-  for (std::uint64_t bytes = *parseBytes(options.minBytes); bytes <= last; bytes *= static_cast<std::uint64_t>(options.factor)) {
+  for (std::uint64_t bytes = *parseBytes(options.minBytes); bytes <= last;
+       bytes *= static_cast<std::uint64_t>(options.factor)) {
     // nccl-tests' size is that of the larger buffer.
-    const bool blocked = call.collective != Collective::kAllReduce && call.collective != Collective::kBroadcast;
+    const bool blocked =
+        call.collective != Collective::kAllReduce && call.collective != Collective::kBroadcast;
     call.count = bytes / dataTypeBytes(call.type) / static_cast<std::uint64_t>(blocked ? call.ranks : 1);
     auto row = measure(communicator, options, call, bytes);
     if (!row) return fail(row.error());
     wrong += row->wrong;
     rows.push_back(rowJson(*row, options.inPlace));
     if (!first) continue;
-    fmt::print(" {:>12} {:>12} {:>9} {:>6} {:>11.2f} {:>8.3f} {:>8.3f} {:>7}  {}\n", row->bytes, row->count, options.type, options.op,
-               row->microseconds, row->algorithmGbps, row->busGbps, row->wrong, row->schedule);
+    fmt::print(" {:>12} {:>12} {:>9} {:>6} {:>11.2f} {:>8.3f} {:>8.3f} {:>7}  {}\n", row->bytes, row->count,
+               options.type, options.op, row->microseconds, row->algorithmGbps, row->busGbps, row->wrong,
+               row->schedule);
     std::fflush(stdout);
   }
   if (first && !options.jsonFile.empty()) {
-    std::ofstream(options.jsonFile) << json{{"collective", options.what}, {"transport", options.transport}, {"ranks", call.ranks},
-                                            {"dtype", options.type},      {"op", options.op},               {"rows", rows}}
+    std::ofstream(options.jsonFile) << json{{"collective", options.what}, {"transport", options.transport},
+                                            {"ranks", call.ranks},        {"dtype", options.type},
+                                            {"op", options.op},           {"rows", rows}}
                                            .dump(2)
                                     << "\n";
   }
@@ -192,14 +208,18 @@ Result<std::string> scheduleText(const std::string& schedule) {
 
 Status checkOptions(const BenchOptions& options) {
   if (options.what == "swap") return {};
-  if (!parseCollective(options.what)) return fail(ErrorCode::kInvalidArgument, fmt::format("collective '{}' is unknown", options.what));
-  if (!parseDataType(options.type)) return fail(ErrorCode::kInvalidArgument, fmt::format("type '{}' is unknown", options.type));
-  if (!parseReduceOp(options.op)) return fail(ErrorCode::kInvalidArgument, fmt::format("operation '{}' is unknown", options.op));
+  if (!parseCollective(options.what))
+    return fail(ErrorCode::kInvalidArgument, fmt::format("collective '{}' is unknown", options.what));
+  if (!parseDataType(options.type))
+    return fail(ErrorCode::kInvalidArgument, fmt::format("type '{}' is unknown", options.type));
+  if (!parseReduceOp(options.op))
+    return fail(ErrorCode::kInvalidArgument, fmt::format("operation '{}' is unknown", options.op));
   auto first = parseBytes(options.minBytes);
   if (!first) return fail(first.error());
   auto last = parseBytes(options.maxBytes);
   if (!last) return fail(last.error());
-  if (*first == 0 || options.factor < 2) return fail(ErrorCode::kInvalidArgument, "sizes start above 0 and grow by a factor of 2 or more");
+  if (*first == 0 || options.factor < 2)
+    return fail(ErrorCode::kInvalidArgument, "sizes start above 0 and grow by a factor of 2 or more");
   return {};
 }
 
@@ -236,21 +256,33 @@ int bench(const BenchOptions& options) {
 
 void addBench(CLI::App& app, int& exitCode) {
   auto options = std::make_shared<BenchOptions>();
-  CLI::App* verb = app.add_subcommand("bench", "measure a collective, or a stream of collectives under forced swaps");
-  verb->add_option("what", options->what, "allreduce, allgather, reducescatter, broadcast, alltoall, or swap")->required();
-  verb->add_option("-n,--ranks", options->ranks, "ranks, as processes of this host")->check(CLI::Range(1, 256))->capture_default_str();
+  CLI::App* verb =
+      app.add_subcommand("bench", "measure a collective, or a stream of collectives under forced swaps");
+  verb->add_option("what", options->what, "allreduce, allgather, reducescatter, broadcast, alltoall, or swap")
+      ->required();
+  verb->add_option("-n,--ranks", options->ranks, "ranks, as processes of this host")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
   verb->add_option("--transport", options->transport, "shm, tcp or auto")->capture_default_str();
-  verb->add_option("--schedule", options->schedule, "generator name, \"ring(channels=2)\", or a plan file; default: the policy's");
+  verb->add_option("--schedule", options->schedule,
+                   "generator name, \"ring(channels=2)\", or a plan file; default: the policy's");
   verb->add_option("-b,--min-bytes", options->minBytes, "smallest size")->capture_default_str();
   verb->add_option("-e,--max-bytes", options->maxBytes, "largest size")->capture_default_str();
   verb->add_option("-f,--factor", options->factor, "factor between sizes")->capture_default_str();
   verb->add_option("-d,--type", options->type, "element type")->capture_default_str();
   verb->add_option("-o,--op", options->op, "sum, prod, min, max, avg")->capture_default_str();
-  verb->add_option("--iters", options->iterations, "timed calls a size")->check(CLI::Range(1, 1000000))->capture_default_str();
-  verb->add_option("--warmup", options->warmup, "untimed calls a size")->check(CLI::Range(0, 1000000))->capture_default_str();
+  verb->add_option("--iters", options->iterations, "timed calls a size")
+      ->check(CLI::Range(1, 1000000))
+      ->capture_default_str();
+  verb->add_option("--warmup", options->warmup, "untimed calls a size")
+      ->check(CLI::Range(0, 1000000))
+      ->capture_default_str();
   verb->add_flag("--in-place", options->inPlace, "source inside destination");
-  verb->add_option("--collectives", options->collectives, "swap: length of the stream")->capture_default_str();
-  verb->add_option("--every", options->every, "swap: collectives between two forced swaps")->check(CLI::Range(1, 1000000))->capture_default_str();
+  verb->add_option("--collectives", options->collectives, "swap: length of the stream")
+      ->capture_default_str();
+  verb->add_option("--every", options->every, "swap: collectives between two forced swaps")
+      ->check(CLI::Range(1, 1000000))
+      ->capture_default_str();
   verb->add_option("--json", options->jsonFile, "write the figures to this file");
   verb->callback([options, &exitCode] { exitCode = bench(*options); });
 }

@@ -1,5 +1,5 @@
-// One function a verb: adds its subcommand to the command line; main() runs the chosen one. Exit codes: 0 done, 1 the work failed or found
-// something, 2 wrong usage.
+// One function a verb: adds its subcommand to the command line; main() runs the chosen one. Exit codes: 0
+// done, 1 the work failed or found something, 2 wrong usage.
 #pragma once
 
 namespace CLI {

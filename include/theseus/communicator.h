@@ -1,5 +1,6 @@
-// The Communicator: what a program uses. One object for each rank of a job; all ranks make the same calls in the same order.
-// Calls of one communicator come from one thread at a time; different communicators are independent.
+// The Communicator: what a program uses. One object for each rank of a job; all ranks make the same calls in
+// the same order. Calls of one communicator come from one thread at a time; different communicators are
+// independent.
 #pragma once
 
 #include <cstddef>
@@ -18,15 +19,16 @@ namespace theseus {
 /// What one collective did on this rank; for benchmarks and views.
 struct CallReport {
   std::uint64_t sequence = 0;
-  std::uint64_t round = 0;        // epoch in force: the round that decided it
-  std::string schedule;           // short name
-  double seconds = 0;             // from the call to its completion on this rank
-  double limitWaitSeconds = 0;    // part of it spent waiting for a round at a limit
+  std::uint64_t round = 0;      // epoch in force: the round that decided it
+  std::string schedule;         // short name
+  double seconds = 0;           // from the call to its completion on this rank
+  double limitWaitSeconds = 0;  // part of it spent waiting for a round at a limit
 };
 
 class Communicator {
  public:
-  /// Joins the job (collective over all ranks; bounded by options.timeout). Errors name the ranks that did not come.
+  /// Joins the job (collective over all ranks; bounded by options.timeout). Errors name the ranks that did
+  /// not come.
   static Result<std::unique_ptr<Communicator>> create(const CommunicatorOptions& options);
   /// create() with options from the environment: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and THESEUS_*.
   static Result<std::unique_ptr<Communicator>> createFromEnvironment();
@@ -37,9 +39,11 @@ class Communicator {
   int rank() const;
   int size() const;
 
-  // Collectives, blocking. Buffers are host memory of `count` elements unless said otherwise; the caller owns them and must not touch
-  // them during the call. In place: destination == source (allGather: source == destination + rank*count; reduceScatter: destination
-  // == source + rank*count), nothing else may overlap. After an error the communicator is broken and every later call returns that error.
+  // Collectives, blocking. Buffers are host memory of `count` elements unless said otherwise; the caller owns
+  // them and must not touch them during the call. In place: destination == source (allGather: source ==
+  // destination + rank*count; reduceScatter: destination
+  // == source + rank*count), nothing else may overlap. After an error the communicator is broken and every
+  // later call returns that error.
   Status allReduce(const void* source, void* destination, std::size_t count, const Reduction& reduction);
   /// `count` elements from each rank; destination holds size()*count.
   Status allGather(const void* source, void* destination, std::size_t count, DataType type);
@@ -52,19 +56,23 @@ class Communicator {
   /// All ranks have called it when it returns.
   Status barrier();
 
-  /// Adds a schedule for all ranks: text of an execution plan (JSON), an MSCCL XML or a generator call. It is verified here before
-  /// anything is sent; it can serve calls once every rank has it ready. Returns its content hash (32 hexadecimal digits).
+  /// Adds a schedule for all ranks: text of an execution plan (JSON), an MSCCL XML or a generator call. It is
+  /// verified here before anything is sent; it can serve calls once every rank has it ready. Returns its
+  /// content hash (32 hexadecimal digits).
   Result<std::string> newSched(const std::string& text);
   /// Takes a schedule out of use, named by hash or short name.
   Status dropSched(const std::string& schedule);
-  /// Operator's choice for all ranks: from some collective on, `collective` uses `schedule` (hash or short name; "auto" = the policy's).
+  /// Operator's choice for all ranks: from some collective on, `collective` uses `schedule` (hash or short
+  /// name; "auto" = the policy's).
   Status swap(Collective collective, const std::string& schedule);
   /// An attribute set from outside, for the policy and for `usable`/`score` expressions.
   Status setExo(const std::string& name, const std::string& value);
-  /// An attribute measured inside: `sampler` is called on a thread of the runtime before each round; joined over ranks by max (or min).
+  /// An attribute measured inside: `sampler` is called on a thread of the runtime before each round; joined
+  /// over ranks by max (or min).
   Status newAttr(const std::string& name, AttributeJoin join, std::function<double()> sampler);
 
-  /// Token bucket on this rank's outgoing link (transport tcp), for demonstrations where no real link can be slowed; 0 = off. Between calls.
+  /// Token bucket on this rank's outgoing link (transport tcp), for demonstrations where no real link can be
+  /// slowed; 0 = off. Between calls.
   Status emulateLinkRate(double bytesPerSecond);
 
   CallReport lastCall() const;

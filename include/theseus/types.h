@@ -9,13 +9,29 @@
 namespace theseus {
 
 enum class DataType : std::uint8_t {
-  kInt8, kUint8, kInt32, kUint32, kInt64, kUint64, kFloat16, kBfloat16, kFloat32, kFloat64
+  kInt8,
+  kUint8,
+  kInt32,
+  kUint32,
+  kInt64,
+  kUint64,
+  kFloat16,
+  kBfloat16,
+  kFloat32,
+  kFloat64
 };
 
 enum class ReduceOp : std::uint8_t { kSum, kProd, kMin, kMax, kAvg };
 
 enum class Collective : std::uint8_t {
-  kAllReduce, kAllGather, kReduceScatter, kBroadcast, kReduce, kAllToAll, kSendRecv, kBarrier,
+  kAllReduce,
+  kAllGather,
+  kReduceScatter,
+  kBroadcast,
+  kReduce,
+  kAllToAll,
+  kSendRecv,
+  kBarrier,
   kCustom,  // a program with no postcondition that we know ("custom", "test")
 };
 

@@ -8,15 +8,15 @@ namespace theseus::base {
 
 }  // namespace theseus::base
 
-#define THESEUS_CHECK(expression, message)                                              \
-  do {                                                                                  \
-    if (!(expression)) [[unlikely]]                                                     \
-      ::theseus::base::checkFailed(#expression, message, __FILE__, __LINE__);           \
+#define THESEUS_CHECK(expression, message)                                    \
+  do {                                                                        \
+    if (!(expression)) [[unlikely]]                                           \
+      ::theseus::base::checkFailed(#expression, message, __FILE__, __LINE__); \
   } while (false)
 
 /// THESEUS_TRY(status-or-result): returns the error from the enclosing function, if there is one.
-#define THESEUS_TRY(expression)                                            \
-  do {                                                                     \
-    if (auto theseusTryResult = (expression); !theseusTryResult)           \
-      return ::theseus::fail(std::move(theseusTryResult.error()));         \
+#define THESEUS_TRY(expression)                                    \
+  do {                                                             \
+    if (auto theseusTryResult = (expression); !theseusTryResult)   \
+      return ::theseus::fail(std::move(theseusTryResult.error())); \
   } while (false)

@@ -132,7 +132,8 @@ std::size_t distance(std::string_view left, std::string_view right) {
 
 std::span<const Variable> variables() {
   static const std::vector<Variable> table = {
-#define THESEUS_TEXT(member, name, initial, doc) {name, VariableType::kText, textOf(std::string(initial)), 0, 0, "", doc},
+#define THESEUS_TEXT(member, name, initial, doc) \
+  {name, VariableType::kText, textOf(std::string(initial)), 0, 0, "", doc},
 #define THESEUS_SECRET_TEXT(member, name, initial, doc) \
   {name, VariableType::kSecret, textOf(std::string(initial)), 0, 0, "", doc},
 #define THESEUS_CHOICE(member, name, initial, choices, doc) \
@@ -141,7 +142,8 @@ std::span<const Variable> variables() {
   {name, VariableType::kWhole, textOf(std::int64_t{initial}), minimum, maximum, "", doc},
 #define THESEUS_REAL(member, name, initial, minimum, maximum, doc) \
   {name, VariableType::kReal, textOf(double{initial}), minimum, maximum, "", doc},
-#define THESEUS_FLAG(member, name, initial, doc) {name, VariableType::kFlag, textOf(bool{initial}), 0, 0, "", doc},
+#define THESEUS_FLAG(member, name, initial, doc) \
+  {name, VariableType::kFlag, textOf(bool{initial}), 0, 0, "", doc},
 #include "base/config.def"
 #undef THESEUS_TEXT
 #undef THESEUS_SECRET_TEXT
@@ -182,7 +184,8 @@ std::string describe(const Configuration& configuration) {
     if (variable.type == VariableType::kSecret) {
       text += fmt::format("{}={}\n", variable.name, value.empty() ? "(empty)" : "(set)");
     } else {
-      text += fmt::format("{}={}{}\n", variable.name, value, value == variable.defaultText ? "  (default)" : "");
+      text +=
+          fmt::format("{}={}{}\n", variable.name, value, value == variable.defaultText ? "  (default)" : "");
     }
     return true;
   });
@@ -193,13 +196,15 @@ std::vector<std::string> misspelt(std::span<const std::string> names) {
   std::vector<std::string> messages;
   for (const std::string& name : names) {
     if (!name.starts_with(kPrefix)) continue;
-    const auto nearest = std::min_element(variables().begin(), variables().end(), [&name](const auto& left, const auto& right) {
-      return distance(name, left.name) < distance(name, right.name);
-    });
+    const auto nearest = std::min_element(variables().begin(), variables().end(),
+                                          [&name](const auto& left, const auto& right) {
+                                            return distance(name, left.name) < distance(name, right.name);
+                                          });
     const std::size_t apart = distance(name, nearest->name);
     if (apart == 0) continue;
-    messages.push_back(apart <= kSimilar ? fmt::format("{} is no variable of Theseus; did you mean {}?", name, nearest->name)
-                                         : fmt::format("{} is no variable of Theseus", name));
+    messages.push_back(
+        apart <= kSimilar ? fmt::format("{} is no variable of Theseus; did you mean {}?", name, nearest->name)
+                          : fmt::format("{} is no variable of Theseus", name));
   }
   return messages;
 }
@@ -207,7 +212,8 @@ std::vector<std::string> misspelt(std::span<const std::string> names) {
 std::string variablesAsMarkdown() {
   std::string text = "| variable | values | default | what it does |\n|---|---|---|---|\n";
   for (const Variable& variable : variables()) {
-    const std::string initial = variable.defaultText.empty() ? "empty" : fmt::format("`{}`", variable.defaultText);
+    const std::string initial =
+        variable.defaultText.empty() ? "empty" : fmt::format("`{}`", variable.defaultText);
     text += fmt::format("| `{}` | {} | {} | {} |\n", variable.name, allowed(variable), initial, variable.doc);
   }
   return text;

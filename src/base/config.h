@@ -1,5 +1,6 @@
-// Configuration variables THESEUS_*: one typed table (config.def), a strict parser and the printed form. Pure functions of what they are
-// given, any thread; only configurationFromEnvironment looks at the process's environment.
+// Configuration variables THESEUS_*: one typed table (config.def), a strict parser and the printed form. Pure
+// functions of what they are given, any thread; only configurationFromEnvironment looks at the process's
+// environment.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,7 @@ struct Variable {
   std::string_view name;
   VariableType type = VariableType::kText;
   std::string defaultText;
-  double minimum = 0;        // kWhole, kReal
+  double minimum = 0;  // kWhole, kReal
   double maximum = 0;
   std::string_view choices;  // kChoice: "a|b|c"
   std::string_view doc;
@@ -57,7 +58,8 @@ Result<Configuration> configurationFromEnvironment();
 /// Every variable with its value, "NAME=value", secrets as "(set)" or "(empty)"; the default is marked.
 std::string describe(const Configuration& configuration);
 
-/// Those of `names` that begin with THESEUS_ and are no variable, each with the most similar one: a misspelt variable has no effect.
+/// Those of `names` that begin with THESEUS_ and are no variable, each with the most similar one: a misspelt
+/// variable has no effect.
 std::vector<std::string> misspelt(std::span<const std::string> names);
 
 /// The table as docs/configuration.md shows it.

@@ -60,11 +60,24 @@ TEST(Configuration, ReadsEveryType) {
 
 TEST(Configuration, RefusesWhatIsNotExactlyAValueAndSaysWhere) {
   const std::pair<const char*, const char*> cases[] = {
-      {"THESEUS_PORT", ""},          {"THESEUS_PORT", "0"},      {"THESEUS_PORT", "65536"},   {"THESEUS_PORT", "80 "},
-      {"THESEUS_PORT", "0x50"},      {"THESEUS_PORT", "80.5"},   {"THESEUS_PORT", "1e3"},     {"THESEUS_TIMEOUT", "nan"},
-      {"THESEUS_TIMEOUT", "inf"},    {"THESEUS_TIMEOUT", "-1"},  {"THESEUS_TIMEOUT", "30s"},  {"THESEUS_CTL", ""},
-      {"THESEUS_CTL", "ON"},         {"THESEUS_CTL", "2"},       {"THESEUS_TRANSPORT", "TCP"}, {"THESEUS_TRANSPORT", ""},
-      {"THESEUS_LOG", "warning|error"}, {"THESEUS_PORT", "99999999999999999999999"},
+      {"THESEUS_PORT", ""},
+      {"THESEUS_PORT", "0"},
+      {"THESEUS_PORT", "65536"},
+      {"THESEUS_PORT", "80 "},
+      {"THESEUS_PORT", "0x50"},
+      {"THESEUS_PORT", "80.5"},
+      {"THESEUS_PORT", "1e3"},
+      {"THESEUS_TIMEOUT", "nan"},
+      {"THESEUS_TIMEOUT", "inf"},
+      {"THESEUS_TIMEOUT", "-1"},
+      {"THESEUS_TIMEOUT", "30s"},
+      {"THESEUS_CTL", ""},
+      {"THESEUS_CTL", "ON"},
+      {"THESEUS_CTL", "2"},
+      {"THESEUS_TRANSPORT", "TCP"},
+      {"THESEUS_TRANSPORT", ""},
+      {"THESEUS_LOG", "warning|error"},
+      {"THESEUS_PORT", "99999999999999999999999"},
   };
   for (const auto& [name, value] : cases) {
     const auto configuration = parsed({{name, value}});
@@ -88,8 +101,9 @@ TEST(Configuration, IsPrintedWithoutSecrets) {
 
 TEST(Configuration, PointsOutMisspeltNames) {
   const std::string names[] = {"THESEUS_TRANSPROT", "THESEUS_PORT", "PATH", "THESEUS_WHATEVER_THIS_IS"};
-  EXPECT_THAT(misspelt(names), ElementsAre("THESEUS_TRANSPROT is no variable of Theseus; did you mean THESEUS_TRANSPORT?",
-                                           "THESEUS_WHATEVER_THIS_IS is no variable of Theseus"));
+  EXPECT_THAT(misspelt(names),
+              ElementsAre("THESEUS_TRANSPROT is no variable of Theseus; did you mean THESEUS_TRANSPORT?",
+                          "THESEUS_WHATEVER_THIS_IS is no variable of Theseus"));
 }
 
 TEST(ConfigurationTable, DefaultsAreValuesThatTheParserTakes) {
@@ -103,7 +117,8 @@ TEST(ConfigurationTable, DefaultsAreValuesThatTheParserTakes) {
 
 TEST(ConfigurationTable, IsWhatTheDocumentationShows) {
   EXPECT_THAT(contentOf(kSource / "docs" / "configuration.md"), HasSubstr(variablesAsMarkdown()))
-      << "put this into docs/configuration.md:\n" << variablesAsMarkdown();
+      << "put this into docs/configuration.md:\n"
+      << variablesAsMarkdown();
 }
 
 /// Names in quotes in the sources: what the code really reads.
@@ -128,7 +143,8 @@ std::set<std::string> namesInSources() {
 
 TEST(ConfigurationTable, HasExactlyTheVariablesThatTheSourcesRead) {
   std::set<std::string> table;
-  for (const Variable& variable : variables()) EXPECT_TRUE(table.emplace(variable.name).second) << variable.name << " twice";
+  for (const Variable& variable : variables())
+    EXPECT_TRUE(table.emplace(variable.name).second) << variable.name << " twice";
   EXPECT_EQ(namesInSources(), table);
 }
 

@@ -7,8 +7,8 @@
 
 #include "base/check.h"
 
-// The loops are written once and compiled twice on x86-64: for every processor and, chosen at run time, for AVX2.
-// Neither allows fused multiply-add, so both give the same bits.
+// The loops are written once and compiled twice on x86-64: for every processor and, chosen at run time, for
+// AVX2. Neither allows fused multiply-add, so both give the same bits.
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <immintrin.h>
 #define THESEUS_AVX2 1
@@ -52,8 +52,8 @@ THESEUS_INLINE std::uint16_t floatToHalfBits(float value) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t sign = (bits >> 16) & 0x8000u;
   const std::uint32_t magnitude = bits & 0x7fffffffu;
-  // Normal: correct the bias, then add just under half a unit plus the last kept bit, which rounds ties to even.
-  // A carry runs into the exponent, up to infinity, as it must.
+  // Normal: correct the bias, then add just under half a unit plus the last kept bit, which rounds ties to
+  // even. A carry runs into the exponent, up to infinity, as it must.
   const std::uint32_t normal = (magnitude - (112u << 23) + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
   // Below 2^-14: adding 0.5 aligns the fraction so that the FPU itself rounds to a multiple of 2^-24.
   const float aligned = std::bit_cast<float>(select(magnitude < 0x38800000u, magnitude, 0)) + 0.5f;
@@ -143,7 +143,8 @@ struct Maximum {
   }
 };
 
-// memcpy instead of a typed access: the caller's memory is plain bytes to us. It compiles to one load or store.
+// memcpy instead of a typed access: the caller's memory is plain bytes to us. It compiles to one load or
+// store.
 template <class Stored>
 THESEUS_INLINE Stored loadAt(const void* base, std::size_t i) {
   Stored value;
@@ -224,11 +225,16 @@ constexpr Table makeTable() {
     return Row{Choose<Element, Sum>::loop, Choose<Element, Product>::loop, Choose<Element, Minimum>::loop,
                Choose<Element, Maximum>::loop, Choose<Element, Sum>::loop};
   };
-  return Table{row(static_cast<Plain<std::int8_t>*>(nullptr)),   row(static_cast<Plain<std::uint8_t>*>(nullptr)),
-               row(static_cast<Plain<std::int32_t>*>(nullptr)),  row(static_cast<Plain<std::uint32_t>*>(nullptr)),
-               row(static_cast<Plain<std::int64_t>*>(nullptr)),  row(static_cast<Plain<std::uint64_t>*>(nullptr)),
-               row(static_cast<Half*>(nullptr)),                 row(static_cast<Bfloat16*>(nullptr)),
-               row(static_cast<Plain<float>*>(nullptr)),         row(static_cast<Plain<double>*>(nullptr))};
+  return Table{row(static_cast<Plain<std::int8_t>*>(nullptr)),
+               row(static_cast<Plain<std::uint8_t>*>(nullptr)),
+               row(static_cast<Plain<std::int32_t>*>(nullptr)),
+               row(static_cast<Plain<std::uint32_t>*>(nullptr)),
+               row(static_cast<Plain<std::int64_t>*>(nullptr)),
+               row(static_cast<Plain<std::uint64_t>*>(nullptr)),
+               row(static_cast<Half*>(nullptr)),
+               row(static_cast<Bfloat16*>(nullptr)),
+               row(static_cast<Plain<float>*>(nullptr)),
+               row(static_cast<Plain<double>*>(nullptr))};
 }
 
 template <class Element, class Operation>
@@ -265,7 +271,8 @@ void divideAll(void* values, std::size_t count, int divisor) {
     if constexpr (std::is_integral_v<Computed> && sizeof(Computed) < 8) {
       storeAt<Stored>(values, i, static_cast<Stored>(static_cast<std::int64_t>(value) / divisor));
     } else {
-      storeAt<Stored>(values, i, Element::store(static_cast<Computed>(value / static_cast<Computed>(divisor))));
+      storeAt<Stored>(values, i,
+                      Element::store(static_cast<Computed>(value / static_cast<Computed>(divisor))));
     }
   }
 }
@@ -283,16 +290,26 @@ void reduceInto(DataType type, ReduceOp op, void* accumulator, const void* opera
 void finishAverage(DataType type, void* values, std::size_t count, int divisor) {
   THESEUS_CHECK(divisor > 0, "an average needs at least one rank");
   switch (type) {
-    case DataType::kInt8: return divideAll<Plain<std::int8_t>>(values, count, divisor);
-    case DataType::kUint8: return divideAll<Plain<std::uint8_t>>(values, count, divisor);
-    case DataType::kInt32: return divideAll<Plain<std::int32_t>>(values, count, divisor);
-    case DataType::kUint32: return divideAll<Plain<std::uint32_t>>(values, count, divisor);
-    case DataType::kInt64: return divideAll<Plain<std::int64_t>>(values, count, divisor);
-    case DataType::kUint64: return divideAll<Plain<std::uint64_t>>(values, count, divisor);
-    case DataType::kFloat16: return divideAll<Half>(values, count, divisor);
-    case DataType::kBfloat16: return divideAll<Bfloat16>(values, count, divisor);
-    case DataType::kFloat32: return divideAll<Plain<float>>(values, count, divisor);
-    case DataType::kFloat64: return divideAll<Plain<double>>(values, count, divisor);
+    case DataType::kInt8:
+      return divideAll<Plain<std::int8_t>>(values, count, divisor);
+    case DataType::kUint8:
+      return divideAll<Plain<std::uint8_t>>(values, count, divisor);
+    case DataType::kInt32:
+      return divideAll<Plain<std::int32_t>>(values, count, divisor);
+    case DataType::kUint32:
+      return divideAll<Plain<std::uint32_t>>(values, count, divisor);
+    case DataType::kInt64:
+      return divideAll<Plain<std::int64_t>>(values, count, divisor);
+    case DataType::kUint64:
+      return divideAll<Plain<std::uint64_t>>(values, count, divisor);
+    case DataType::kFloat16:
+      return divideAll<Half>(values, count, divisor);
+    case DataType::kBfloat16:
+      return divideAll<Bfloat16>(values, count, divisor);
+    case DataType::kFloat32:
+      return divideAll<Plain<float>>(values, count, divisor);
+    case DataType::kFloat64:
+      return divideAll<Plain<double>>(values, count, divisor);
   }
 }
 

@@ -1,5 +1,5 @@
-// Element arithmetic of every data type and reduction: one scalar definition that the reference uses, and the loops that the
-// executors use. Pure functions on caller-owned memory, any thread.
+// Element arithmetic of every data type and reduction: one scalar definition that the reference uses, and the
+// loops that the executors use. Pure functions on caller-owned memory, any thread.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 namespace theseus::base {
 
 /// accumulator[i] = accumulator[i] (op) operand[i] for `count` elements. kAvg adds; see finishAverage.
-/// Ranges may be equal but must not overlap partly. float16 and bfloat16 are computed in float32 and rounded to nearest
-/// even after each step. Integers wrap.
+/// Ranges may be equal but must not overlap partly. float16 and bfloat16 are computed in float32 and rounded
+/// to nearest even after each step. Integers wrap.
 void reduceInto(DataType type, ReduceOp op, void* accumulator, const void* operand, std::size_t count);
 
 /// destination[i] = left[i] (op) right[i]; destination may be one of the operands.

@@ -12,13 +12,15 @@
 namespace theseus::base {
 namespace {
 
-// --- conversions, against a definition by search and arithmetic in double -------------------------------------------
+// --- conversions, against a definition by search and arithmetic in double
+// -------------------------------------------
 
 /// Value of finite half bits, by the definition of the format.
 double halfValue(std::uint16_t bits) {
   const int exponent = (bits >> 10) & 31;
   const int fraction = bits & 1023;
-  const double magnitude = exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25);
+  const double magnitude =
+      exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25);
   return (bits & 0x8000) != 0 ? -magnitude : magnitude;
 }
 
@@ -55,10 +57,11 @@ TEST(Half, RoundsToNearestTiesToEven) {
   EXPECT_EQ(floatToHalf(65520.0f), 0x7c00);    // the tie goes to infinity
   EXPECT_EQ(floatToHalf(65536.0f), 0x7c00);
   EXPECT_EQ(floatToHalf(1e30f), 0x7c00);
-  EXPECT_EQ(floatToHalf(0x1.0p-25f), 0);                          // tie between 0 and the smallest subnormal
+  EXPECT_EQ(floatToHalf(0x1.0p-25f), 0);  // tie between 0 and the smallest subnormal
   EXPECT_EQ(floatToHalf(std::nextafter(0x1.0p-25f, 1.0f)), 1);
   EXPECT_EQ(floatToHalf(std::numeric_limits<float>::denorm_min()), 0);
-  EXPECT_EQ(floatToHalf(std::bit_cast<float>(0x7f800001u)), 0x7e00);  // a payload too low to keep is still a NaN
+  EXPECT_EQ(floatToHalf(std::bit_cast<float>(0x7f800001u)),
+            0x7e00);  // a payload too low to keep is still a NaN
 }
 
 TEST(Bfloat16, RoundsToNearestTiesToEven) {
@@ -78,7 +81,8 @@ TEST(Bfloat16, RoundsToNearestTiesToEven) {
   }
 }
 
-// --- reductions -----------------------------------------------------------------------------------------------------
+// --- reductions
+// -----------------------------------------------------------------------------------------------------
 
 template <class T>
 std::vector<T> reduced(DataType type, ReduceOp op, std::vector<T> left, const std::vector<T>& right) {
@@ -110,7 +114,8 @@ void checkInteger(DataType type) {
   for (std::size_t i = 0; i < kCount; ++i) {
     ASSERT_EQ(sum[i], static_cast<T>(static_cast<Wide>(left[i]) + static_cast<Wide>(right[i])));
     ASSERT_EQ(average[i], sum[i]);
-    ASSERT_EQ(product[i], static_cast<T>(std::uint64_t{static_cast<Wide>(left[i])} * static_cast<Wide>(right[i])));
+    ASSERT_EQ(product[i],
+              static_cast<T>(std::uint64_t{static_cast<Wide>(left[i])} * static_cast<Wide>(right[i])));
     ASSERT_EQ(minimum[i], std::min(left[i], right[i]));
     ASSERT_EQ(maximum[i], std::max(left[i], right[i]));
   }
@@ -139,7 +144,8 @@ void checkFloating(DataType type) {
   const auto maximum = reduced(type, ReduceOp::kMax, left, right);
   for (std::size_t i = 0; i < kCount; ++i) {
     if (i == 3 || i == 4 || i == kCount - 1) {
-      EXPECT_TRUE(std::isnan(sum[i]) && std::isnan(product[i]) && std::isnan(minimum[i]) && std::isnan(maximum[i]));
+      EXPECT_TRUE(std::isnan(sum[i]) && std::isnan(product[i]) && std::isnan(minimum[i]) &&
+                  std::isnan(maximum[i]));
     } else {
       ASSERT_EQ(sum[i], T{-0.75});
       ASSERT_EQ(product[i], T{-3.375});
@@ -157,7 +163,8 @@ TEST(Reduce, FloatingPoint) {
 TEST(Reduce, HalfRoundsAfterEachStep) {
   std::vector<std::uint16_t> values(kCount, floatToHalf(2048.0f));
   const std::vector<std::uint16_t> ones(kCount, floatToHalf(1.0f));
-  for (int i = 0; i < 4; ++i) reduceInto(DataType::kFloat16, ReduceOp::kSum, values.data(), ones.data(), kCount);
+  for (int i = 0; i < 4; ++i)
+    reduceInto(DataType::kFloat16, ReduceOp::kSum, values.data(), ones.data(), kCount);
   for (const auto value : values) ASSERT_EQ(halfToFloat(value), 2048.0f);  // 2049 ties back to 2048 each time
   Random random(5);
   for (auto& value : values) value = static_cast<std::uint16_t>(random.below(0x7c00));
@@ -171,7 +178,8 @@ TEST(Reduce, HalfRoundsAfterEachStep) {
 TEST(Reduce, HalfLoopsConvertAsTheScalarFunctions) {
   std::vector<std::uint16_t> values(0x10000);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::uint16_t>(i);
-  const std::vector<std::uint16_t> lowest(values.size(), 0xfc00);  // -infinity: the maximum is the other operand
+  const std::vector<std::uint16_t> lowest(values.size(),
+                                          0xfc00);  // -infinity: the maximum is the other operand
   reduceInto(DataType::kFloat16, ReduceOp::kMax, values.data(), lowest.data(), values.size());
   for (std::size_t i = 0; i < values.size(); ++i) {
     ASSERT_EQ(values[i], floatToHalf(halfToFloat(static_cast<std::uint16_t>(i)))) << i;
@@ -196,7 +204,8 @@ TEST(Reduce, ThreeOperandsAndEmpty) {
   EXPECT_EQ(right[kCount - 1], 2);  // nothing past the end
 }
 
-// --- averages -------------------------------------------------------------------------------------------------------
+// --- averages
+// -------------------------------------------------------------------------------------------------------
 
 TEST(FinishAverage, IntegersTruncateTowardZero) {
   std::vector<std::int32_t> signedValues = {7, -7, 9, std::numeric_limits<std::int32_t>::min()};

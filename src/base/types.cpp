@@ -90,16 +90,26 @@ std::optional<Collective> parseCollective(std::string_view text) {
 
 const char* errorCodeName(ErrorCode code) {
   switch (code) {
-    case ErrorCode::kInvalidArgument: return "invalid_argument";
-    case ErrorCode::kInvalidSchedule: return "invalid_schedule";
-    case ErrorCode::kMismatch: return "mismatch";
-    case ErrorCode::kTimeout: return "timeout";
-    case ErrorCode::kAborted: return "aborted";
-    case ErrorCode::kTransport: return "transport";
-    case ErrorCode::kIo: return "io";
-    case ErrorCode::kUnsupported: return "unsupported";
-    case ErrorCode::kOutOfMemory: return "out_of_memory";
-    case ErrorCode::kNotFound: return "not_found";
+    case ErrorCode::kInvalidArgument:
+      return "invalid_argument";
+    case ErrorCode::kInvalidSchedule:
+      return "invalid_schedule";
+    case ErrorCode::kMismatch:
+      return "mismatch";
+    case ErrorCode::kTimeout:
+      return "timeout";
+    case ErrorCode::kAborted:
+      return "aborted";
+    case ErrorCode::kTransport:
+      return "transport";
+    case ErrorCode::kIo:
+      return "io";
+    case ErrorCode::kUnsupported:
+      return "unsupported";
+    case ErrorCode::kOutOfMemory:
+      return "out_of_memory";
+    case ErrorCode::kNotFound:
+      return "not_found";
   }
   return "?";
 }

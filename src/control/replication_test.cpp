@@ -78,9 +78,8 @@ TEST(Replication, ReachesEveryRankInAnyOrderWithRepetitions) {
         const auto piece = decodePiece(sent.bytes, size);
         ASSERT_TRUE(piece);
         const Status status = ranks[static_cast<std::size_t>(sent.to)]->accept(
-            sent.from, *piece, sent.bytes, [&](Rank to, std::string bytes) {
-              network.push_back({sent.to, to, std::move(bytes)});
-            });
+            sent.from, *piece, sent.bytes,
+            [&](Rank to, std::string bytes) { network.push_back({sent.to, to, std::move(bytes)}); });
         ASSERT_TRUE(status) << status.error().message;
       }
       for (Rank rank = 0; rank < size; ++rank) {

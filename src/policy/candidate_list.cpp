@@ -10,7 +10,8 @@ namespace theseus::policy {
 namespace {
 
 bool looksLikeCall(std::string_view content) {
-  return content.find("\"generator\"") != std::string_view::npos && content.find("\"gpus\"") == std::string_view::npos;
+  return content.find("\"generator\"") != std::string_view::npos &&
+         content.find("\"gpus\"") == std::string_view::npos;
 }
 
 CandidateFacts factsOf(const Candidate& candidate) {
@@ -25,14 +26,16 @@ CandidateFacts factsOf(const Candidate& candidate) {
   return facts;
 }
 
-/// What can be known of a call without expanding it: its generator exists and makes this collective with these parameters.
+/// What can be known of a call without expanding it: its generator exists and makes this collective with
+/// these parameters.
 Status checkCall(const synth::GeneratorCall& call) {
   for (const synth::GeneratorInfo& info : synth::generators()) {
     if (info.name != call.generator) continue;
     for (const Collective collective : info.collectives) {
       if (collective == call.collective) return {};
     }
-    return fail(ErrorCode::kInvalidSchedule, fmt::format("generator {} makes no {}", call.generator, name(call.collective)));
+    return fail(ErrorCode::kInvalidSchedule,
+                fmt::format("generator {} makes no {}", call.generator, name(call.collective)));
   }
   return fail(ErrorCode::kInvalidSchedule, fmt::format("no generator is called '{}'", call.generator));
 }
@@ -48,7 +51,8 @@ Result<Preparation> prepare(const Candidate& candidate) {
     schedule = std::make_shared<const schedule::Schedule>(std::move(*generated));
   } else if (!candidate.call) {
     const schedule::Verdict verdict = schedule::verify(*schedule);
-    if (!verdict.valid()) return fail(ErrorCode::kInvalidSchedule, schedule::toString(verdict.findings.front()));
+    if (!verdict.valid())
+      return fail(ErrorCode::kInvalidSchedule, schedule::toString(verdict.findings.front()));
     tailSynchronized = verdict.tailSynchronized;
   }
   auto cost = CostModel::make(*schedule);
@@ -60,7 +64,8 @@ void CandidateList::addAutomatic() {
   for (const synth::GeneratorInfo& info : synth::generators()) {
     if (!info.automatic || ranks_ < info.minRanks) continue;
     for (const Collective collective : info.collectives) {
-      // A generator may refuse a rank count (only powers of two, too large an expansion); then there is no such candidate.
+      // A generator may refuse a rank count (only powers of two, too large an expansion); then there is no
+      // such candidate.
       [[maybe_unused]] auto added = add(synth::GeneratorCall{info.name, collective, ranks_, {}}, true);
     }
   }
@@ -75,8 +80,8 @@ Result<control::ScheduleSlot> CandidateList::add(std::string_view content) {
   auto schedule = schedule::readAny(content);
   if (!schedule) return fail(schedule.error());
   if (schedule->rankCount() != ranks_) {
-    return fail(ErrorCode::kInvalidSchedule, fmt::format("schedule '{}' is for {} ranks, the job has {}", schedule->name,
-                                                         schedule->rankCount(), ranks_));
+    return fail(ErrorCode::kInvalidSchedule, fmt::format("schedule '{}' is for {} ranks, the job has {}",
+                                                         schedule->name, schedule->rankCount(), ranks_));
   }
   Candidate candidate;
   candidate.name = schedule->name;
@@ -88,8 +93,8 @@ Result<control::ScheduleSlot> CandidateList::add(std::string_view content) {
 
 Result<control::ScheduleSlot> CandidateList::add(const synth::GeneratorCall& call, bool automatic) {
   if (call.ranks != ranks_) {
-    return fail(ErrorCode::kInvalidSchedule, fmt::format("{} is for {} ranks, the job has {}", synth::shortName(call),
-                                                         call.ranks, ranks_));
+    return fail(ErrorCode::kInvalidSchedule, fmt::format("{} is for {} ranks, the job has {}",
+                                                         synth::shortName(call), call.ranks, ranks_));
   }
   THESEUS_TRY(checkCall(call));
   Candidate candidate;
@@ -143,10 +148,12 @@ Status CandidateList::drop(std::string_view schedule) {
     found = true;
   }
   if (found) return {};
-  return fail(ErrorCode::kNotFound, fmt::format("cannot drop schedule '{}': no candidate has that hash or name", schedule));
+  return fail(ErrorCode::kNotFound,
+              fmt::format("cannot drop schedule '{}': no candidate has that hash or name", schedule));
 }
 
-std::optional<control::ScheduleSlot> CandidateList::find(std::string_view schedule, Collective collective) const {
+std::optional<control::ScheduleSlot> CandidateList::find(std::string_view schedule,
+                                                         Collective collective) const {
   const auto hash = base::hashFromHex(schedule);
   for (const control::ScheduleSlot slot : slotsOf(collective)) {
     if (hash ? at(slot).hash == *hash : at(slot).name == schedule) return slot;

@@ -13,15 +13,20 @@
 namespace theseus::policy {
 namespace {
 
-/// Share of a message's latency that keeps both ports busy (posting and completing it); the rest is flight time.
+/// Share of a message's latency that keeps both ports busy (posting and completing it); the rest is flight
+/// time.
 constexpr double kOverheadShare = 0.1;
 constexpr double kNever = -1;
 
 /// One run of a program: a discrete-event simulation in which threads advance in the order of their clocks.
 class Play {
  public:
-  Play(const CostProgram& program, double bytes, const CostConditions& conditions, double overheadShare = kOverheadShare)
-      : program_(program), bytes_(bytes), conditions_(conditions), overhead_(conditions.latencySeconds * overheadShare) {
+  Play(const CostProgram& program, double bytes, const CostConditions& conditions,
+       double overheadShare = kOverheadShare)
+      : program_(program),
+        bytes_(bytes),
+        conditions_(conditions),
+        overhead_(conditions.latencySeconds * overheadShare) {
     const auto ranks = static_cast<std::size_t>(program.ranks);
     egressFree_.assign(ranks, 0);
     ingressFree_.assign(ranks, 0);
@@ -48,7 +53,8 @@ class Play {
       advance(thread);
     }
     for (std::uint32_t thread = 0; thread < threads_.size(); ++thread) {
-      if (threads_[thread].step < program_.threads[thread].steps.size()) return std::numeric_limits<double>::infinity();
+      if (threads_[thread].step < program_.threads[thread].steps.size())
+        return std::numeric_limits<double>::infinity();
     }
     return end_;
   }
@@ -57,13 +63,13 @@ class Play {
   struct ThreadState {
     double time = 0;
     std::size_t step = 0;
-    std::size_t acquired = 0;      // units of the current step that are taken
-    std::size_t sent = 0;          // messages of the current step that are posted
-    bool arrived = false;          // at the current step's barrier
+    std::size_t acquired = 0;         // units of the current step that are taken
+    std::size_t sent = 0;             // messages of the current step that are posted
+    bool arrived = false;             // at the current step's barrier
     std::vector<double> lastArrival;  // by peer: of data that no signal has covered yet
   };
   struct CounterState {
-    std::deque<double> units;               // when each became available
+    std::deque<double> units;  // when each became available
     std::deque<std::uint32_t> waiters;
   };
   struct BarrierState {
@@ -81,7 +87,8 @@ class Play {
       if (!acquire(thread, step) || !packetsThere(thread, step) || !passBarrier(thread, step)) return;
       if (state.time > before) return requeue(thread);
       if (!sendAll(thread, step)) return requeue(thread);
-      for (const CostPacketWait& filled : step.localPackets) fillPackets(filled.first, filled.cells, state.time);
+      for (const CostPacketWait& filled : step.localPackets)
+        fillPackets(filled.first, filled.cells, state.time);
       for (const CostRelease& release : step.releases) releaseUnit(thread, release);
       end_ = std::max(end_, state.time);
       ++state.step;
@@ -126,7 +133,8 @@ class Play {
     barrier.latest = std::max(barrier.latest, state.time);
     barrier.waiting.push_back(thread);
     state.arrived = true;
-    if (barrier.waiting.size() < program_.barrierThreads[static_cast<std::size_t>(step.barrier)]) return false;
+    if (barrier.waiting.size() < program_.barrierThreads[static_cast<std::size_t>(step.barrier)])
+      return false;
     for (const std::uint32_t waiter : std::exchange(barrier.waiting, {})) {
       threads_[waiter].time = barrier.latest;
       requeue(waiter);
@@ -154,7 +162,8 @@ class Play {
     return true;
   }
 
-  /// Takes both ports in the order of posting; a port that waits for the slower side is free for others meanwhile.
+  /// Takes both ports in the order of posting; a port that waits for the slower side is free for others
+  /// meanwhile.
   double transfer(const CostMessage& message, double earliest) {
     const auto from = static_cast<std::size_t>(message.from);
     const auto to = static_cast<std::size_t>(message.to);
@@ -187,7 +196,8 @@ class Play {
 
   void fillPackets(std::uint32_t first, std::uint32_t cells, double when) {
     if (cells == 0) return;
-    for (std::uint32_t cell = first; cell < first + cells; ++cell) packets_[cell] = std::max(packets_[cell], when);
+    for (std::uint32_t cell = first; cell < first + cells; ++cell)
+      packets_[cell] = std::max(packets_[cell], when);
     std::erase_if(packetWaiters_, [&](const auto& waiter) {
       const bool woken = waiter.first >= first && waiter.first < first + cells;
       if (woken) ready_.emplace(std::max(threads_[waiter.second].time, when), waiter.second);
@@ -206,7 +216,7 @@ class Play {
   std::vector<double> ingressFree_;
   std::vector<CounterState> counters_;
   std::vector<BarrierState> barriers_;
-  std::vector<double> packets_;  // arrival by cell
+  std::vector<double> packets_;                                         // arrival by cell
   std::vector<std::pair<std::uint32_t, std::uint32_t>> packetWaiters_;  // cell, thread
   std::vector<ThreadState> threads_;
   std::priority_queue<Due, std::vector<Due>, std::greater<>> ready_;
@@ -227,7 +237,8 @@ CostSummary summarize(const CostProgram& program) {
       }
     }
   }
-  // With messages that take one second of flight and no time at the ports, the end is the length of the longest chain.
+  // With messages that take one second of flight and no time at the ports, the end is the length of the
+  // longest chain.
   const CostConditions conditions{1.0, 1.0, std::vector<double>(ranks, 1.0)};
   const double chain = Play(program, 0, conditions, 0).run();
   summary.depth = std::isfinite(chain) ? static_cast<int>(chain) : 0;

@@ -16,7 +16,9 @@ constexpr double kRate = 100e6;
 constexpr double kLatency = 20e-6;
 constexpr std::uint64_t kLarge = 64ull << 20;
 
-CostConditions healthy(int ranks) { return {kLatency, 1e18, std::vector<double>(static_cast<std::size_t>(ranks), kRate)}; }
+CostConditions healthy(int ranks) {
+  return {kLatency, 1e18, std::vector<double>(static_cast<std::size_t>(ranks), kRate)};
+}
 
 CostConditions withStraggler(int ranks, Rank straggler, double ratio) {
   CostConditions conditions = healthy(ranks);
@@ -59,7 +61,8 @@ TEST(CostModel, RingTakesItsClosedForm) {
     const double steps = 2.0 * (ranks - 1);
     const double expected = steps * (static_cast<double>(kLarge) / ranks / kRate + kLatency);
     EXPECT_NEAR(model.predict(kLarge, healthy(ranks)) / expected, 1, 0.005) << ranks << " ranks";
-    EXPECT_NEAR(model.predict(1, healthy(ranks)) / (steps * kLatency), 1, 0.01) << "small messages are all latency";
+    EXPECT_NEAR(model.predict(1, healthy(ranks)) / (steps * kLatency), 1, 0.01)
+        << "small messages are all latency";
   }
 }
 
@@ -73,8 +76,10 @@ TEST(CostModel, RingWaitsForItsSlowestLink) {
 TEST(CostModel, StragglerAwareNeedsLittleMoreThanTheSlowLink) {
   for (const int ranks : {4, 8}) {
     constexpr double kSegments = 32;
-    const CostModel model =
-        modelOf({"straggler_aware", Collective::kAllReduce, ranks, {{"rank", 1}, {"ratio", 2}, {"segments", kSegments}}});
+    const CostModel model = modelOf({"straggler_aware",
+                                     Collective::kAllReduce,
+                                     ranks,
+                                     {{"rank", 1}, {"ratio", 2}, {"segments", kSegments}}});
     EXPECT_NEAR(model.summary().egress[1], 1, 0.01) << "the slow rank gives its vector once";
     EXPECT_NEAR(model.summary().ingress[1], 1, 0.01);
     EXPECT_NEAR(model.summary().egress[0], (2.0 * ranks - 3) / (ranks - 1), 0.01);
@@ -129,7 +134,8 @@ TEST(CostModel, APortSendsOneMessageAfterTheOther) {
   for (Rank peer = 1; peer < 4; ++peer) others.push_back(builder.block(peer));
   for (Rank peer = 1; peer < 4; ++peer) {
     builder.connect(root, others[static_cast<std::size_t>(peer - 1)]);
-    root.put(peer, {schedule::BufferKind::kInput, static_cast<std::uint32_t>(peer)}, {schedule::BufferKind::kScratch, 0});
+    root.put(peer, {schedule::BufferKind::kInput, static_cast<std::uint32_t>(peer)},
+             {schedule::BufferKind::kScratch, 0});
     root.signal(peer);
     others[static_cast<std::size_t>(peer - 1)].wait(0);
   }

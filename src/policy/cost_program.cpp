@@ -17,13 +17,15 @@ class Reduction {
       result_.cells += space.cells;
     }
     // A barrier moves signals alone: its message is empty.
-    messageBytes_ = std::max(1.0, static_cast<double>(std::max(program.size.inputBytes, program.size.outputBytes)));
+    messageBytes_ =
+        std::max(1.0, static_cast<double>(std::max(program.size.inputBytes, program.size.outputBytes)));
   }
 
   CostProgram run() && {
     result_.ranks = program_.schedule->rankCount();
     for (const verifying::Counter& counter : program_.counters) result_.counters.push_back(counter.initial);
-    for (const verifying::Barrier& barrier : program_.barriers) result_.barrierThreads.push_back(barrier.threadBlocks);
+    for (const verifying::Barrier& barrier : program_.barriers)
+      result_.barrierThreads.push_back(barrier.threadBlocks);
     for (const verifying::Thread& thread : program_.threads) {
       if (thread.steps.empty()) continue;
       CostThread& reduced = result_.threads.emplace_back();
@@ -35,7 +37,9 @@ class Reduction {
 
  private:
   Rank ownerOf(const verifying::CellRange& range) const { return program_.spaces[range.space].rank; }
-  std::uint32_t cellOf(const verifying::CellRange& range) const { return spaceStart_[range.space] + range.first; }
+  std::uint32_t cellOf(const verifying::CellRange& range) const {
+    return spaceStart_[range.space] + range.first;
+  }
   double fraction(std::uint32_t cells) const {
     return static_cast<double>(cells) * static_cast<double>(program_.cellBytes) / messageBytes_;
   }
@@ -49,8 +53,9 @@ class Reduction {
       reduced.releases.push_back({counter, program_.counters[counter].rank});
     }
     if (step.code == schedule::OpCode::kBarrier) reduced.barrier = barrierOf(thread.rank, step.barrierId);
-    const bool matters = !reduced.acquires.empty() || !reduced.packetWaits.empty() || !reduced.messages.empty() ||
-                         !reduced.localPackets.empty() || !reduced.releases.empty() || reduced.barrier >= 0;
+    const bool matters = !reduced.acquires.empty() || !reduced.packetWaits.empty() ||
+                         !reduced.messages.empty() || !reduced.localPackets.empty() ||
+                         !reduced.releases.empty() || reduced.barrier >= 0;
     if (matters) thread.steps.push_back(std::move(reduced));
   }
 

@@ -1,5 +1,5 @@
-// A schedule boiled down to what costs time: messages between ranks and who waits for what. Internal to the cost model; built once,
-// then read only.
+// A schedule boiled down to what costs time: messages between ranks and who waits for what. Internal to the
+// cost model; built once, then read only.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ namespace theseus::policy {
 struct CostMessage {
   Rank from = 0;
   Rank to = 0;
-  double fraction = 0;    // of the message
-  bool fetched = false;   // a get: the reader asks and waits
+  double fraction = 0;            // of the message
+  bool fetched = false;           // a get: the reader asks and waits
   std::uint32_t packetFirst = 0;  // cells in packet numbering that the arrival fills
   std::uint32_t packetCells = 0;  // 0 = no packets
 };

@@ -12,14 +12,17 @@ constexpr double kPriorDeviation = 0.05;
 constexpr double kPriorWeight = 4;
 // Beyond this many samples the reference forgets old ones exponentially.
 constexpr double kMemory = 64;
-// A deviation counts no more than this (in standard deviations) when the reference learns: outliers teach nothing.
+// A deviation counts no more than this (in standard deviations) when the reference learns: outliers teach
+// nothing.
 constexpr double kLearningClip = 3;
-// The reference stops learning while a sum has climbed this share of the way to the alarm. Not zero: noise alone keeps one of
-// the two sums above zero most of the time, and a reference that never learns is as wrong as its first samples were.
+// The reference stops learning while a sum has climbed this share of the way to the alarm. Not zero: noise
+// alone keeps one of the two sums above zero most of the time, and a reference that never learns is as wrong
+// as its first samples were.
 constexpr double kFreezeShare = 0.5;
 // Errors of the reference that are allowed for, in its standard deviations.
 constexpr double kReferenceDoubt = 1;
-// How far (in standard deviations of a sample) an exponential mean over kMemory samples wanders by noise alone: seven of its own.
+// How far (in standard deviations of a sample) an exponential mean over kMemory samples wanders by noise
+// alone: seven of its own.
 constexpr double kReferenceWander = 0.6;
 constexpr std::uint64_t kAnchorSamples = 32;
 constexpr int kRecent = 5;
@@ -27,7 +30,8 @@ constexpr int kRecent = 5;
 double median(std::array<double, kRecent> values, int count) {
   // Insertion by hand: g++ 12 at -O2 sees std::sort read past an array this short.
   for (int i = 1; i < count; ++i) {
-    for (int j = i; j > 0 && values[static_cast<std::size_t>(j)] < values[static_cast<std::size_t>(j - 1)]; --j) {
+    for (int j = i; j > 0 && values[static_cast<std::size_t>(j)] < values[static_cast<std::size_t>(j - 1)];
+         --j) {
       std::swap(values[static_cast<std::size_t>(j)], values[static_cast<std::size_t>(j - 1)]);
     }
   }
@@ -81,19 +85,23 @@ void LinkDetector::finishWarmup() {
   constexpr double kMedianToDeviation = 1.4826;  // of a normal distribution
   const double deviation = kMedianToDeviation * median(deviations, count);
   learnt_ = static_cast<std::uint64_t>(count);
-  // What was learnt before a change stays the belief after it: the noise belongs to the way of measuring more than to the rate.
+  // What was learnt before a change stays the belief after it: the noise belongs to the way of measuring more
+  // than to the rate.
   variance_ = (kPriorWeight * variance_ + count * deviation * deviation) / (kPriorWeight + count);
   anchor_ = reference_;
   down_ = up_ = 0;
 }
 
-// Evidence for a change is what both the newest sample and the median of the last three say, so a single outlier adds nothing; and
-// one sample adds at most largestStep, so it takes two samples in agreement to reach the threshold.
+// Evidence for a change is what both the newest sample and the median of the last three say, so a single
+// outlier adds nothing; and one sample adds at most largestStep, so it takes two samples in agreement to
+// reach the threshold.
 LinkChange LinkDetector::weigh(double logRate) {
   const double variance = std::max(variance_, options_.noiseFloor * options_.noiseFloor);
   const double scale = std::sqrt(variance);
-  // A reference that rests on n samples is off by about 1/sqrt(n) itself, sample after sample: not evidence of a change.
-  const double slack = options_.slack + kReferenceDoubt / std::sqrt(std::min(static_cast<double>(learnt_), kMemory));
+  // A reference that rests on n samples is off by about 1/sqrt(n) itself, sample after sample: not evidence
+  // of a change.
+  const double slack =
+      options_.slack + kReferenceDoubt / std::sqrt(std::min(static_cast<double>(learnt_), kMemory));
   const double middle = medianOfLast(3);
   const double low = (std::max(logRate, middle) - reference_) / scale;   // below zero: both are slower
   const double high = (std::min(logRate, middle) - reference_) / scale;  // above zero: both are faster
@@ -125,7 +133,8 @@ void LinkDetector::learn(double deviation) {
   variance_ += varianceWeight * (clipped * clipped * variance - variance_);
 }
 
-// Keeps those of the last three samples that already lie on the new side: the new reference is known that much earlier.
+// Keeps those of the last three samples that already lie on the new side: the new reference is known that
+// much earlier.
 LinkChange LinkDetector::restart(LinkChange change) {
   const double middle = medianOfLast(3);
   std::array<double, 3> kept{};

@@ -54,11 +54,13 @@ TEST(LinkDetector, FindsHalfTheRateWithinThreeSamplesAndTheWayBack) {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     NoisyLink link(seed, 0.03);
     LinkDetector detector;
-    for (int i = 0; i < 40; ++i) ASSERT_EQ(detector.add(link.sample(kFull)), LinkChange::kNone) << "seed " << seed;
+    for (int i = 0; i < 40; ++i)
+      ASSERT_EQ(detector.add(link.sample(kFull)), LinkChange::kNone) << "seed " << seed;
     const int down = samplesUntil(detector, link, kFull / 2, LinkChange::kSlower, 3);
     ASSERT_NE(down, 0) << "seed " << seed;
     EXPECT_NEAR(detector.rate().value() / (kFull / 2), 1, 0.1) << "only samples after the change count";
-    for (int i = 0; i < 20; ++i) ASSERT_EQ(detector.add(link.sample(kFull / 2)), LinkChange::kNone) << "seed " << seed;
+    for (int i = 0; i < 20; ++i)
+      ASSERT_EQ(detector.add(link.sample(kFull / 2)), LinkChange::kNone) << "seed " << seed;
     ASSERT_NE(samplesUntil(detector, link, kFull, LinkChange::kFaster, 3), 0) << "seed " << seed;
     EXPECT_NEAR(detector.rate().value() / kFull, 1, 0.1);
   }
@@ -113,7 +115,8 @@ TEST(LinkDetector, IsSilentOnSingleOutliers) {
     for (int i = 0; i < 100'000; ++i) {
       const bool outlier = i % 17 == 2;  // one is among the first samples
       const double level = outlier ? kFull * factor : kFull;
-      ASSERT_EQ(detector.add(link.sample(level)), LinkChange::kNone) << "sample " << i << " factor " << factor;
+      ASSERT_EQ(detector.add(link.sample(level)), LinkChange::kNone)
+          << "sample " << i << " factor " << factor;
       if (i > 2) {
         ASSERT_NEAR(detector.rate().value() / kFull, 1, 0.15) << "sample " << i;
       }

@@ -12,7 +12,8 @@ constexpr double kHealthyStep = 0.10;
 
 bool known(double rate) { return std::isfinite(rate) && rate > 0; }
 
-/// The logarithm of the ratio at which one goes from the lower of two neighbouring levels to the upper, or back.
+/// The logarithm of the ratio at which one goes from the lower of two neighbouring levels to the upper, or
+/// back.
 double edge(int lower, bool upwards) {
   const double from = std::log(kSlownessLevels[lower]);
   const double to = std::log(kSlownessLevels[lower + 1]);

@@ -1,5 +1,5 @@
-// Who is slow: every rank's link compared with its peers', quantised with hysteresis. A fold over the agreed link_rate vectors, so equal
-// on every rank; no clock. One thread. Reasons for the constants: docs/policy.md.
+// Who is slow: every rank's link compared with its peers', quantised with hysteresis. A fold over the agreed
+// link_rate vectors, so equal on every rank; no clock. One thread. Reasons for the constants: docs/policy.md.
 #pragma once
 
 #include <iterator>
@@ -17,8 +17,8 @@ inline constexpr int kSlownessLevelCount = static_cast<int>(std::size(kSlownessL
 
 struct Straggler {
   Rank rank = 0;
-  double ratio = 1;             // quantised: peers' rate / its rate
-  double bytesPerSecond = 0;    // its measured rate
+  double ratio = 1;           // quantised: peers' rate / its rate
+  double bytesPerSecond = 0;  // its measured rate
   double peerBytesPerSecond = 0;
   friend bool operator==(const Straggler&, const Straggler&) = default;
 };
@@ -36,8 +36,8 @@ class FleetView {
   std::vector<Straggler> stragglers() const;
   /// Quantised slow-down of each rank, 1 for healthy and unknown ones.
   double ratio(Rank rank) const { return kSlownessLevels[levels_[static_cast<std::size_t>(rank)]]; }
-  /// What a healthy link carries; changes only when the median has moved by a tenth, so that noise moves nothing. Nullopt
-  /// before any rate is known.
+  /// What a healthy link carries; changes only when the median has moved by a tenth, so that noise moves
+  /// nothing. Nullopt before any rate is known.
   std::optional<double> healthyBytesPerSecond() const { return healthy_; }
 
  private:
@@ -50,8 +50,8 @@ class FleetView {
   Rank worst_ = -1;
 };
 
-/// The level for a measured ratio when `current` is in force: the nearest in the logarithm, but an edge between two levels is crossed
-/// only with a quarter of their distance to spare.
+/// The level for a measured ratio when `current` is in force: the nearest in the logarithm, but an edge
+/// between two levels is crossed only with a quarter of their distance to spare.
 int quantise(double ratio, int current);
 
 }  // namespace theseus::policy

@@ -15,7 +15,8 @@ Status parseBytes(std::string_view key, std::string_view text, std::uint64_t& by
   const char* end = text.data() + text.size();
   const auto [stopped, code] = std::from_chars(text.data(), end, bytes);
   if (code == std::errc() && stopped == end && !text.empty()) return {};
-  return fail(ErrorCode::kInvalidArgument, fmt::format("forced schedule: {}={} is not a number of bytes", key, text));
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("forced schedule: {}={} is not a number of bytes", key, text));
 }
 
 Status assign(Force& force, std::string_view key, std::string_view value) {
@@ -27,7 +28,8 @@ Status assign(Force& force, std::string_view key, std::string_view value) {
   }
   const auto collective = parseCollective(value);
   if (!collective) {
-    return fail(ErrorCode::kInvalidArgument, fmt::format("forced schedule: no collective is called '{}'", value));
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("forced schedule: no collective is called '{}'", value));
   }
   force.collective = *collective;
   return {};
@@ -53,11 +55,13 @@ Status check(const Force& force, const std::set<std::string_view>& seen) {
     }
   }
   if (force.schedule.empty()) {
-    return fail(ErrorCode::kInvalidArgument, "forced schedule: schedule= is empty; \"auto\" hands the choice back");
+    return fail(ErrorCode::kInvalidArgument,
+                "forced schedule: schedule= is empty; \"auto\" hands the choice back");
   }
   if (force.minBytes > force.maxBytes) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("forced schedule: min_bytes={} is above max_bytes={}", force.minBytes, force.maxBytes));
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("forced schedule: min_bytes={} is above max_bytes={}", force.minBytes, force.maxBytes));
   }
   return {};
 }
@@ -89,8 +93,10 @@ Result<Force> parseForce(std::string_view content) {
       force.schedule += ' ';  // names of plans may hold spaces
       force.schedule += word;
     } else {
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("forced schedule: '{}' is none of collective=, schedule=, min_bytes=, max_bytes=", word));
+      return fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("forced schedule: '{}' is none of collective=, schedule=, min_bytes=, max_bytes=",
+                      word));
     }
   }
   THESEUS_TRY(check(force, seen));

@@ -1,4 +1,5 @@
-// An operator's choice of schedule, as the log carries it (EntryKind::kForce). Plain value and pure functions, any thread.
+// An operator's choice of schedule, as the log carries it (EntryKind::kForce). Plain value and pure
+// functions, any thread.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,8 @@
 
 namespace theseus::policy {
 
-/// Says which schedule serves a collective for messages from minBytes to maxBytes. "auto" hands the choice back to the policy.
+/// Says which schedule serves a collective for messages from minBytes to maxBytes. "auto" hands the choice
+/// back to the policy.
 struct Force {
   Collective collective = Collective::kAllReduce;
   std::string schedule = "auto";  // hash in hexadecimal, short name, or "auto"

@@ -14,8 +14,9 @@ TEST(Force, TravelsAsText) {
   force.schedule = "straggler_aware(rank=3,ratio=2)";
   force.minBytes = 1 << 20;
   force.maxBytes = 1 << 30;
-  EXPECT_EQ(encodeForce(force),
-            "collective=allgather min_bytes=1048576 max_bytes=1073741824 schedule=straggler_aware(rank=3,ratio=2)");
+  EXPECT_EQ(
+      encodeForce(force),
+      "collective=allgather min_bytes=1048576 max_bytes=1073741824 schedule=straggler_aware(rank=3,ratio=2)");
   for (const std::string schedule : {"auto", "ring", "my ring for 8", "0123456789abcdef0123456789abcdef"}) {
     force.schedule = schedule;
     EXPECT_EQ(parseForce(encodeForce(force)).value(), force);

@@ -17,20 +17,24 @@
 namespace theseus::policy {
 namespace {
 
-/// The size for which a straggler-aware schedule is cut into segments, and for which swaps tell their predictions.
+/// The size for which a straggler-aware schedule is cut into segments, and for which swaps tell their
+/// predictions.
 constexpr std::uint64_t kReferenceBytes = 64ull << 20;
 constexpr double kSegmentsMin = 8;
 constexpr double kSegmentsMax = 64;
 constexpr double kSegmentsStep = 4;
-/// Sections (segments times healthy ranks) beyond this take too long to expand and verify while a round waits.
+/// Sections (segments times healthy ranks) beyond this take too long to expand and verify while a round
+/// waits.
 constexpr double kSectionsMax = 256;
 /// Remarks beyond this are dropped, oldest first: a flood of bad entries must not fill the memory.
 constexpr std::size_t kRemarksMax = 200;
 
-/// k* = sqrt(l n / (B h alpha)): more segments shorten the filling of the pipeline, each costs every healthy rank a message.
+/// k* = sqrt(l n / (B h alpha)): more segments shorten the filling of the pipeline, each costs every healthy
+/// rank a message.
 int segmentsFor(const PolicyOptions& options, double ratio) {
   const double healthy = std::max(1, options.ranks - 1);
-  const double perSegment = options.link.bytesPerSecond * healthy * std::max(options.link.latencySeconds, 1e-9);
+  const double perSegment =
+      options.link.bytesPerSecond * healthy * std::max(options.link.latencySeconds, 1e-9);
   const double best = std::sqrt(ratio * static_cast<double>(kReferenceBytes) / perSegment);
   const double limit = std::clamp(kSectionsMax / healthy, kSegmentsMin, kSegmentsMax);
   return static_cast<int>(std::floor(std::clamp(best, kSegmentsMin, limit) / kSegmentsStep) * kSegmentsStep);
@@ -85,9 +89,12 @@ struct PolicyEngine::State {
   void addDerived(const synth::GeneratorCall& call);
   void chooseAll(const control::Context& context, bool recordSwaps);
   std::string reasonFor(const PendingSwap& swap) const;
-  std::string whyNot(control::ScheduleSlot slot, Collective collective, int bucket, std::uint64_t bytes) const;
+  std::string whyNot(control::ScheduleSlot slot, Collective collective, int bucket,
+                     std::uint64_t bytes) const;
   std::shared_ptr<const control::DispatchTable> table() const;
-  std::string nameOf(control::ScheduleSlot slot) const { return slot < 0 ? "none" : candidates.at(slot).name; }
+  std::string nameOf(control::ScheduleSlot slot) const {
+    return slot < 0 ? "none" : candidates.at(slot).name;
+  }
 
   PolicyOptions options;
   CandidateList candidates;
@@ -118,7 +125,8 @@ void PolicyEngine::State::setExo(std::string_view content) {
   exo[key] = std::string(content.substr(equals + 1));
   if (key != kNominalRateAttribute) return;
   nominalRate = positiveNumber(exo[key]);
-  if (!nominalRate) remark(fmt::format("{}={} is not a positive number of bytes per second: ignored", key, exo[key]));
+  if (!nominalRate)
+    remark(fmt::format("{}={} is not a positive number of bytes per second: ignored", key, exo[key]));
 }
 
 void PolicyEngine::State::apply(const control::Entry& entry) {
@@ -141,7 +149,8 @@ void PolicyEngine::State::apply(const control::Entry& entry) {
       if (!force) return refused(force.error());
       // A newer word on exactly the same calls replaces the older: the list stays short.
       std::erase_if(forces, [&force](const Force& known) {
-        return known.collective == force->collective && known.minBytes >= force->minBytes && known.maxBytes <= force->maxBytes;
+        return known.collective == force->collective && known.minBytes >= force->minBytes &&
+               known.maxBytes <= force->maxBytes;
       });
       forces.push_back(*force);
       break;
@@ -162,8 +171,8 @@ void PolicyEngine::State::addDerived(const synth::GeneratorCall& call) {
   remark(fmt::format("cannot make {}: {}", synth::shortName(call), slot.error().message));
 }
 
-// Every rank sees the same straggler, so every rank appends the same candidate: no log entry is needed. It can be chosen by
-// the next round, when its ready bits are set.
+// Every rank sees the same straggler, so every rank appends the same candidate: no log entry is needed. It
+// can be chosen by the next round, when its ready bits are set.
 void PolicyEngine::State::deriveStragglerCandidates() {
   const auto straggler = fleet.worst();
   if (!straggler) return;
@@ -172,7 +181,8 @@ void PolicyEngine::State::deriveStragglerCandidates() {
     synth::GeneratorCall call{info.name, Collective::kAllReduce, options.ranks, {}};
     if (hasParameter(info, kStragglerRank)) call.parameters[kStragglerRank] = straggler->rank;
     // Rounded so that the short name stays short.
-    if (hasParameter(info, kStragglerRatio)) call.parameters[kStragglerRatio] = std::round(straggler->ratio * 1000) / 1000;
+    if (hasParameter(info, kStragglerRatio))
+      call.parameters[kStragglerRatio] = std::round(straggler->ratio * 1000) / 1000;
     if (hasParameter(info, kStragglerSegments)) {
       call.parameters[kStragglerSegments] = segmentsFor(options, straggler->ratio);
     }
@@ -249,9 +259,11 @@ std::string PolicyEngine::State::whyNot(control::ScheduleSlot slot, Collective c
   if (gain < 0) return fmt::format("predicted {:.1f} % slower than {}", -gain, nameOf(choice.slot));
   const double needed = 100 * selection.neededGain(choice.slot, slot);
   if (gain <= needed) {
-    return fmt::format("predicted {:.1f} % faster than {}: a swap asks for more than {:.0f} %", gain, nameOf(choice.slot), needed);
+    return fmt::format("predicted {:.1f} % faster than {}: a swap asks for more than {:.0f} %", gain,
+                       nameOf(choice.slot), needed);
   }
-  return fmt::format("predicted {:.1f} % faster than {}: a later round may choose it", gain, nameOf(choice.slot));
+  return fmt::format("predicted {:.1f} % faster than {}: a later round may choose it", gain,
+                     nameOf(choice.slot));
 }
 
 PolicyEngine::PolicyEngine(PolicyOptions options) : state_(std::make_unique<State>(options)) {
@@ -266,8 +278,8 @@ std::shared_ptr<const control::DispatchTable> PolicyEngine::initialTable() {
   return state_->table();
 }
 
-std::shared_ptr<const control::DispatchTable> PolicyEngine::compute(const std::vector<control::Entry>& entries,
-                                                                    const control::Context& context) {
+std::shared_ptr<const control::DispatchTable> PolicyEngine::compute(
+    const std::vector<control::Entry>& entries, const control::Context& context) {
   const std::size_t end = std::min<std::size_t>(context.logVersion, entries.size());
   for (; state_->applied < end; ++state_->applied) state_->apply(entries[state_->applied]);
   const auto rates = context.attributes.find(kLinkRateAttribute);
@@ -292,7 +304,8 @@ const std::vector<std::string>& PolicyEngine::remarks() const { return state_->r
 
 std::vector<Explanation> PolicyEngine::explain(Collective collective, std::uint64_t bytes) const {
   const int bucket = control::sizeBucket(bytes);
-  const Choice& choice = state_->choices[static_cast<std::size_t>(collective)][static_cast<std::size_t>(bucket)];
+  const Choice& choice =
+      state_->choices[static_cast<std::size_t>(collective)][static_cast<std::size_t>(bucket)];
   std::vector<Explanation> lines;
   for (const control::ScheduleSlot slot : state_->candidates.slotsOf(collective)) {
     const Candidate& candidate = state_->candidates.at(slot);

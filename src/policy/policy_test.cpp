@@ -19,7 +19,8 @@ using ::testing::HasSubstr;
 constexpr double kRate = 119.5e6;
 constexpr std::uint64_t kLarge = 64ull << 20;
 
-/// A job as the control plane shows it to the engine: every rank builds what is new at once, unless a test holds it back.
+/// A job as the control plane shows it to the engine: every rank builds what is new at once, unless a test
+/// holds it back.
 class Job {
  public:
   explicit Job(int ranks, PolicyOptions options = {}) : rates_(static_cast<std::size_t>(ranks), kRate) {
@@ -62,7 +63,8 @@ class Job {
   void holdBack(bool hold) { holdBack_ = hold; }
 
   std::string inForce(std::uint64_t bytes = kLarge, Collective collective = Collective::kAllReduce) const {
-    const auto slot = table_->slots[static_cast<std::size_t>(collective)][static_cast<std::size_t>(control::sizeBucket(bytes))];
+    const auto slot = table_->slots[static_cast<std::size_t>(collective)]
+                                   [static_cast<std::size_t>(control::sizeBucket(bytes))];
     return slot < 0 ? "none" : engine_->candidates()[static_cast<std::size_t>(slot)].name;
   }
   Explanation explained(const std::string& schedule, std::uint64_t bytes = kLarge) const {
@@ -75,7 +77,9 @@ class Job {
   const SwapRecord& lastSwapOf(std::uint64_t bytes) const {
     const int bucket = control::sizeBucket(bytes);
     for (auto swap = engine_->swaps().rbegin(); swap != engine_->swaps().rend(); ++swap) {
-      if (swap->collective == Collective::kAllReduce && swap->firstBucket <= bucket && bucket <= swap->lastBucket) return *swap;
+      if (swap->collective == Collective::kAllReduce && swap->firstBucket <= bucket &&
+          bucket <= swap->lastBucket)
+        return *swap;
     }
     static const SwapRecord none;
     ADD_FAILURE() << "no swap";
@@ -100,7 +104,8 @@ TEST(PolicyEngine, StartsWithAScheduleForEverySizeOfEveryCollectiveItCanMake) {
   for (const Candidate& candidate : job.engine().candidates()) {
     const Collective collective = candidate.schedule->collective();
     for (int bucket = 1; bucket < control::kSizeBuckets; ++bucket) {
-      EXPECT_NE(job.inForce(1ull << (bucket - 1), collective), "none") << name(collective) << " bucket " << bucket;
+      EXPECT_NE(job.inForce(1ull << (bucket - 1), collective), "none")
+          << name(collective) << " bucket " << bucket;
     }
     EXPECT_EQ(candidate.hash, base::hash128(synth::toText(*candidate.call)));
     EXPECT_FALSE(candidate.dropped);
@@ -134,15 +139,17 @@ TEST(PolicyEngine, GoesAroundAStragglerAndBack) {
   job.round();
   EXPECT_EQ(job.inForce(), healthy) << "the new candidate is not ready in the round that finds the straggler";
   ASSERT_EQ(job.engine().candidates().size(), known + 1);
-  EXPECT_THAT(job.engine().candidates().back().name, AllOf(HasSubstr("straggler_aware"), HasSubstr("rank=3"), HasSubstr("ratio=2")));
+  EXPECT_THAT(job.engine().candidates().back().name,
+              AllOf(HasSubstr("straggler_aware"), HasSubstr("rank=3"), HasSubstr("ratio=2")));
   job.round();
   EXPECT_EQ(job.inForce(), job.engine().candidates().back().name);
   const SwapRecord away = job.lastSwapOf(kLarge);
   EXPECT_EQ(away.from, healthy);
   EXPECT_EQ(away.round, 3u);
   EXPECT_EQ(away.switchAt, 30u);
-  EXPECT_THAT(away.reason, AllOf(HasSubstr("link of rank 3 at 0.50 of its peers' (59.8 of 119.5 MB/s): predicted"),
-                                 HasSubstr("instead of"), HasSubstr("for 64 MiB")));
+  EXPECT_THAT(away.reason,
+              AllOf(HasSubstr("link of rank 3 at 0.50 of its peers' (59.8 of 119.5 MB/s): predicted"),
+                    HasSubstr("instead of"), HasSubstr("for 64 MiB")));
   EXPECT_NE(job.inForce(8), job.inForce()) << "small messages are not bound by bandwidth";
 
   job.setRate(3, kRate);
@@ -209,7 +216,8 @@ TEST(PolicyEngine, AllSlowTogetherHasNoStraggler) {
   job.rounds(3);
   EXPECT_EQ(job.engine().candidates().size(), known);
   for (const SwapRecord& swap : job.engine().swaps()) {
-    EXPECT_THAT(swap.reason, HasSubstr("links at 39.8 MB/s")) << "only the balance of latency and bandwidth has moved";
+    EXPECT_THAT(swap.reason, HasSubstr("links at 39.8 MB/s"))
+        << "only the balance of latency and bandwidth has moved";
   }
 }
 
@@ -219,7 +227,8 @@ TEST(PolicyEngine, OfTwoStragglersTheWorseIsTreatedAndTheOtherNamed) {
   job.setRate(6, kRate / 1.3);
   job.rounds(2);
   EXPECT_THAT(job.inForce(), HasSubstr("rank=1"));
-  EXPECT_THAT(job.lastSwapOf(kLarge).reason, AllOf(HasSubstr("link of rank 1 at 0.25"), HasSubstr("also slow: rank 6 at 0.77")));
+  EXPECT_THAT(job.lastSwapOf(kLarge).reason,
+              AllOf(HasSubstr("link of rank 1 at 0.25"), HasSubstr("also slow: rank 6 at 0.77")));
 }
 
 TEST(PolicyEngine, FollowsAStragglerThatMovesOrWorsens) {
@@ -242,7 +251,8 @@ TEST(PolicyEngine, AnOperatorOverridesUntilAuto) {
   const std::string free = job.inForce();
   const Candidate* other = nullptr;
   for (const Candidate& candidate : job.engine().candidates()) {
-    if (candidate.schedule->collective() == Collective::kAllReduce && candidate.name != free) other = &candidate;
+    if (candidate.schedule->collective() == Collective::kAllReduce && candidate.name != free)
+      other = &candidate;
   }
   ASSERT_NE(other, nullptr);
   const std::string otherName = other->name;
@@ -265,7 +275,8 @@ TEST(PolicyEngine, AnOperatorOverridesUntilAuto) {
 TEST(PolicyEngine, AForcedScheduleThatCannotServeIsExplained) {
   Job job(8);
   job.holdBack(true);
-  job.append(control::EntryKind::kNewSchedule, R"({"generator":"ring","collective":"allreduce","ranks":8,"channels":3})");
+  job.append(control::EntryKind::kNewSchedule,
+             R"({"generator":"ring","collective":"allreduce","ranks":8,"channels":3})");
   job.append(control::EntryKind::kForce, "collective=allreduce schedule=ring(channels=3)");
   const std::string before = job.inForce();
   job.round();
@@ -280,7 +291,9 @@ TEST(PolicyEngine, DroppedSchedulesKeepTheirSlotAndCanComeBack) {
   Job job(4);
   const std::string first = job.inForce();
   std::size_t slot = 0;
-  while (job.engine().candidates()[slot].name != first || job.engine().candidates()[slot].schedule->collective() != Collective::kAllReduce) ++slot;
+  while (job.engine().candidates()[slot].name != first ||
+         job.engine().candidates()[slot].schedule->collective() != Collective::kAllReduce)
+    ++slot;
   const Candidate dropped = job.engine().candidates()[slot];
   job.append(control::EntryKind::kDropSchedule, base::toHex(dropped.hash));
   job.round();
@@ -337,10 +350,12 @@ TEST(PolicyEngine, BadEntriesAreRemarksAndNothingElse) {
   };
   for (const auto& [kind, content] : entries) job.append(kind, content);
   job.rounds(2);
-  EXPECT_EQ(job.engine().candidates().size(), count + 1) << "a plan that can be read is known, but what the verifier refuses is never used";
+  EXPECT_EQ(job.engine().candidates().size(), count + 1)
+      << "a plan that can be read is known, but what the verifier refuses is never used";
   EXPECT_FALSE(job.engine().explain(Collective::kAllReduce, kLarge).back().usable);
   EXPECT_EQ(job.table().hash(), before);
-  EXPECT_EQ(job.engine().remarks().size(), std::size(entries)) << ::testing::PrintToString(job.engine().remarks());
+  EXPECT_EQ(job.engine().remarks().size(), std::size(entries))
+      << ::testing::PrintToString(job.engine().remarks());
 }
 
 TEST(PolicyEngine, AttributesFromOutsideAreKeptAndTheNominalRateCounts) {
@@ -362,7 +377,8 @@ TEST(PolicyEngine, AttributesFromOutsideAreKeptAndTheNominalRateCounts) {
   context.ready.set();
   engine.compute({colour, nominal}, context);
   EXPECT_EQ(engine.exoAttributes().at("colour"), "blue=green");
-  EXPECT_NEAR(slow / engine.explain(Collective::kAllReduce, kLarge).front().predictedSeconds, 1e9 / kRate, 0.2);
+  EXPECT_NEAR(slow / engine.explain(Collective::kAllReduce, kLarge).front().predictedSeconds, 1e9 / kRate,
+              0.2);
 }
 
 TEST(PolicyEngine, EntriesBeyondTheAgreedVersionDoNotExist) {
@@ -407,7 +423,9 @@ TEST(PolicyEngine, EqualHistoriesGiveEqualTablesAndCandidates) {
     const bool heal = random.chance(0.5);
     for (Job* job : {&first, &second}) {
       job->setRate(rank, heal ? kRate : rate);
-      if (round == 20) job->append(control::EntryKind::kNewSchedule, R"({"generator":"ring","collective":"allreduce","ranks":5,"channels":2})");
+      if (round == 20)
+        job->append(control::EntryKind::kNewSchedule,
+                    R"({"generator":"ring","collective":"allreduce","ranks":5,"channels":2})");
       job->round();
     }
     ASSERT_EQ(first.table().hash(), second.table().hash()) << "round " << round;

@@ -13,8 +13,9 @@
 namespace theseus::policy {
 namespace {
 
-/// Buckets that are simulated. Between two of them time is nearly linear in the size and is interpolated; below the first it is all latency,
-/// above the last proportional to the size. Ranks wait for a round, so it must not simulate what it can do without.
+/// Buckets that are simulated. Between two of them time is nearly linear in the size and is interpolated;
+/// below the first it is all latency, above the last proportional to the size. Ranks wait for a round, so it
+/// must not simulate what it can do without.
 constexpr int kScoredBuckets[] = {10, 14, 17, 20, 23, 27, 32};
 constexpr int kFirstScoredBucket = kScoredBuckets[0];
 constexpr int kLastScoredBucket = kScoredBuckets[std::size(kScoredBuckets) - 1];
@@ -50,7 +51,8 @@ void Selection::refresh(const RoundFacts& facts, std::optional<double> nominalBy
   const double prior = nominalBytesPerSecond.value_or(options_.link.bytesPerSecond);
   const double healthy = fleet_.healthyBytesPerSecond().value_or(prior);
   CostConditions conditions{options_.link.latencySeconds, options_.link.handlingBytesPerSecond, {}};
-  for (Rank rank = 0; rank < options_.ranks; ++rank) conditions.bytesPerSecond.push_back(healthy / fleet_.ratio(rank));
+  for (Rank rank = 0; rank < options_.ranks; ++rank)
+    conditions.bytesPerSecond.push_back(healthy / fleet_.ratio(rank));
   if (conditions != conditions_) scores_.clear();
   conditions_ = std::move(conditions);
 }
@@ -76,7 +78,8 @@ double Selection::simulated(control::ScheduleSlot slot, int bucket) {
 
 double Selection::score(control::ScheduleSlot slot, int bucket) {
   if (bucket <= kFirstScoredBucket) return simulated(slot, kFirstScoredBucket);
-  if (bucket >= kLastScoredBucket) return std::ldexp(simulated(slot, kLastScoredBucket), bucket - kLastScoredBucket);
+  if (bucket >= kLastScoredBucket)
+    return std::ldexp(simulated(slot, kLastScoredBucket), bucket - kLastScoredBucket);
   const int* upper = std::lower_bound(std::begin(kScoredBuckets), std::end(kScoredBuckets), bucket);
   if (*upper == bucket) return simulated(slot, bucket);
   const auto low = static_cast<double>(bucketBytes(*(upper - 1)));
@@ -89,13 +92,15 @@ double Selection::score(control::ScheduleSlot slot, int bucket) {
 std::optional<std::string> Selection::stragglerObstacle(control::ScheduleSlot slot) const {
   const CandidateFacts& facts = candidates_.facts(slot);
   if (!facts.straggler) return std::nullopt;
-  if (*facts.straggler >= options_.ranks) return fmt::format("made for rank {}, which the job lacks", *facts.straggler);
+  if (*facts.straggler >= options_.ranks)
+    return fmt::format("made for rank {}, which the job lacks", *facts.straggler);
   const double present = fleet_.ratio(*facts.straggler);
-  if (present <= 1) return fmt::format("made for a slow link of rank {}, which is as fast as its peers'", *facts.straggler);
+  if (present <= 1)
+    return fmt::format("made for a slow link of rank {}, which is as fast as its peers'", *facts.straggler);
   const double mismatch = std::max(present, facts.stragglerRatio) / std::min(present, facts.stragglerRatio);
   if (mismatch <= kRatioTolerance) return std::nullopt;
-  return fmt::format("made for rank {} being {:.3g} times slower; it is {:.3g} times slower", *facts.straggler,
-                     facts.stragglerRatio, present);
+  return fmt::format("made for rank {} being {:.3g} times slower; it is {:.3g} times slower",
+                     *facts.straggler, facts.stragglerRatio, present);
 }
 
 std::optional<std::string> Selection::obstacle(control::ScheduleSlot slot, int bucket, bool forced) const {
@@ -152,11 +157,13 @@ std::string Selection::causeOf(control::ScheduleSlot from, control::ScheduleSlot
 
 std::string Selection::whyGone(control::ScheduleSlot slot, int bucket) const {
   const CandidateFacts& facts = candidates_.facts(slot);
-  const bool healed = facts.straggler && *facts.straggler < options_.ranks && fleet_.ratio(*facts.straggler) <= 1;
+  const bool healed =
+      facts.straggler && *facts.straggler < options_.ranks && fleet_.ratio(*facts.straggler) <= 1;
   if (healed && !candidates_.at(slot).dropped) {
     return fmt::format("link of rank {} is as fast as its peers' again", *facts.straggler);
   }
-  return fmt::format("{} cannot serve any more ({})", candidates_.at(slot).name, obstacle(slot, bucket).value_or("no longer forced"));
+  return fmt::format("{} cannot serve any more ({})", candidates_.at(slot).name,
+                     obstacle(slot, bucket).value_or("no longer forced"));
 }
 
 Decision Selection::freeChoice(Collective collective, int bucket, const Choice& current) {
@@ -175,7 +182,8 @@ Decision Selection::freeChoice(Collective collective, int bucket, const Choice& 
   return {*challenger, causeOf(current.slot, *challenger)};
 }
 
-Decision Selection::decide(Collective collective, int bucket, const Choice& current, const std::vector<Force>& forces) {
+Decision Selection::decide(Collective collective, int bucket, const Choice& current,
+                           const std::vector<Force>& forces) {
   if (const Force* force = forceFor(forces, collective, bucket)) {
     const auto slot = candidates_.find(force->schedule, collective);
     if (slot && !obstacle(*slot, bucket, true)) {

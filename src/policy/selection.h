@@ -1,5 +1,6 @@
-// usable -> score -> replacement for one collective and size bucket at a time. Internal to the policy; one thread. A pure function of the
-// candidates, the fleet and the agreed ready bits, but for the cache of scores.
+// usable -> score -> replacement for one collective and size bucket at a time. Internal to the policy; one
+// thread. A pure function of the candidates, the fleet and the agreed ready bits, but for the cache of
+// scores.
 #pragma once
 
 #include <array>
@@ -40,12 +41,14 @@ class Selection {
   Selection(const PolicyOptions& options, const CandidateList& candidates, const FleetView& fleet)
       : options_(options), candidates_(candidates), fleet_(fleet) {}
 
-  /// Must be called after the fleet or the nominal rate has changed; forgets scores only if the conditions really differ.
+  /// Must be called after the fleet or the nominal rate has changed; forgets scores only if the conditions
+  /// really differ.
   void refresh(const RoundFacts& facts, std::optional<double> nominalBytesPerSecond);
 
   Decision decide(Collective collective, int bucket, const Choice& current, const std::vector<Force>& forces);
 
-  /// Why a candidate cannot serve a bucket; nullopt = it can. An operator may force what assumes a straggler that is not there.
+  /// Why a candidate cannot serve a bucket; nullopt = it can. An operator may force what assumes a straggler
+  /// that is not there.
   std::optional<std::string> obstacle(control::ScheduleSlot slot, int bucket, bool forced = false) const;
   /// The latest force for this collective and bucket; nullptr = the policy is free.
   static const Force* forceFor(const std::vector<Force>& forces, Collective collective, int bucket);
@@ -75,7 +78,8 @@ class Selection {
   std::vector<std::array<double, control::kSizeBuckets>> scores_;  // NaN = not yet computed
 };
 
-/// "rank 3 at 0.50 of its peers' (59.8 of 119.5 MB/s)" for each straggler, the slowest first; empty without one.
+/// "rank 3 at 0.50 of its peers' (59.8 of 119.5 MB/s)" for each straggler, the slowest first; empty without
+/// one.
 std::string describeStragglers(const FleetView& fleet);
 
 }  // namespace theseus::policy

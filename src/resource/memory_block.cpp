@@ -19,7 +19,8 @@ MemoryBlock::~MemoryBlock() {
 Status MemoryBlock::reserve(std::uint64_t bytes) {
   if (bytes <= bytes_) return {};
   // Doubling keeps the number of growths logarithmic when message sizes creep up.
-  const std::uint64_t wanted = roundUp(bytes < 2 * bytes_ ? 2 * bytes_ : bytes, bytes < kHugePageBytes ? 4096 : kHugePageBytes);
+  const std::uint64_t wanted =
+      roundUp(bytes < 2 * bytes_ ? 2 * bytes_ : bytes, bytes < kHugePageBytes ? 4096 : kHugePageBytes);
   void* memory = mmap(nullptr, wanted, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
     return fail(ErrorCode::kOutOfMemory, fmt::format("cannot map {} bytes of scratch memory", wanted));

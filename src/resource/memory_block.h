@@ -1,5 +1,6 @@
-// A growable block of memory for scratch and staging: page aligned, huge pages asked for, contents lost when it grows. Owned by the
-// communicator (level L0 of the resource tree), used by the thread that runs its collectives.
+// A growable block of memory for scratch and staging: page aligned, huge pages asked for, contents lost when
+// it grows. Owned by the communicator (level L0 of the resource tree), used by the thread that runs its
+// collectives.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +18,8 @@ class MemoryBlock {
   MemoryBlock(const MemoryBlock&) = delete;
   MemoryBlock& operator=(const MemoryBlock&) = delete;
 
-  /// Makes at least `bytes` available; keeps what is there when it is enough. Errors: out of memory, with the size asked for.
+  /// Makes at least `bytes` available; keeps what is there when it is enough. Errors: out of memory, with the
+  /// size asked for.
   Status reserve(std::uint64_t bytes);
   std::byte* data() const { return data_; }
   std::uint64_t bytes() const { return bytes_; }

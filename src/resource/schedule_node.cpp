@@ -12,7 +12,8 @@ using schedule::OpCode;
 bool isPlainPut(OpCode code) { return code == OpCode::kPut; }
 
 /// True when `next` is a signal on exactly the channel between this rank and the only destination of `put`.
-bool signalFollows(const schedule::ResolvedOp& put, const schedule::ResolvedOp& next, const ScheduleNode& node) {
+bool signalFollows(const schedule::ResolvedOp& put, const schedule::ResolvedOp& next,
+                   const ScheduleNode& node) {
   const bool isSignal = next.code == OpCode::kSignal || next.code == OpCode::kRelaxedSignal;
   if (!isPlainPut(put.code) || !isSignal || next.channels.size() != 1 || put.pieces.empty()) return false;
   const Rank peer = node.channelEnds(next.channelType)[next.channels[0]].peer;
@@ -27,7 +28,9 @@ std::unique_ptr<const Instance> buildInstance(schedule::ResolvedRank resolved, c
   instance->scratchBytes = resolved.scratchBytes;
   for (auto& block : resolved.threadBlocks) {
     auto& ops = instance->threadBlocks.emplace_back();
-    std::erase_if(block, [](const schedule::ResolvedOp& op) { return op.code == OpCode::kNop; });  // a block is one sequential task here
+    std::erase_if(block, [](const schedule::ResolvedOp& op) {
+      return op.code == OpCode::kNop;
+    });  // a block is one sequential task here
     for (std::size_t i = 0; i < block.size(); ++i) {
       InstanceOp op;
       if (i + 1 < block.size() && signalFollows(block[i], block[i + 1], node)) {

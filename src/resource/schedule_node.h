@@ -1,5 +1,6 @@
-// Level L1 of the resource tree: one schedule made ready for this rank, and below it (L3) its instances for message sizes. Built by
-// whichever thread materializes it; afterwards used only by the thread that runs the communicator's collectives.
+// Level L1 of the resource tree: one schedule made ready for this rank, and below it (L3) its instances for
+// message sizes. Built by whichever thread materializes it; afterwards used only by the thread that runs the
+// communicator's collectives.
 #pragma once
 
 #include <array>
@@ -26,8 +27,9 @@ struct ChannelEnd {
 /// A resolved op with what the executor wants to know without looking around.
 struct InstanceOp {
   schedule::ResolvedOp resolved;
-  bool signalsWithLastSegment = false;  // a put whose very next op signals the same channel: one segment carries both
-  std::uint32_t signalChannel = 0;      // rank-level channel number of that signal
+  bool signalsWithLastSegment =
+      false;  // a put whose very next op signals the same channel: one segment carries both
+  std::uint32_t signalChannel = 0;  // rank-level channel number of that signal
 };
 
 /// Level L3: the schedule for one message size.
@@ -39,7 +41,8 @@ struct Instance {
 class ScheduleNode {
  public:
   /// `tailSynchronized`: the verifier's word that no closing handshake is needed.
-  ScheduleNode(std::string name, std::shared_ptr<const schedule::Schedule> schedule, Rank rank, bool tailSynchronized);
+  ScheduleNode(std::string name, std::shared_ptr<const schedule::Schedule> schedule, Rank rank,
+               bool tailSynchronized);
 
   const std::string& name() const { return name_; }
   const schedule::Schedule& schedule() const { return *schedule_; }
@@ -53,7 +56,9 @@ class ScheduleNode {
   /// Ranks that touch this rank's, ascending.
   const std::vector<Rank>& accessors() const { return accessors_; }
   /// Ends of the rank-level channels of a type, by channel number.
-  const std::vector<ChannelEnd>& channelEnds(schedule::ChannelType type) const { return ends_[static_cast<int>(type)]; }
+  const std::vector<ChannelEnd>& channelEnds(schedule::ChannelType type) const {
+    return ends_[static_cast<int>(type)];
+  }
   /// The channel number on this rank of the k-th channel of `type` from `peer`; -1 if there is none.
   std::int64_t channelNumber(schedule::ChannelType type, Rank peer, std::uint32_t pairIndex) const;
 
@@ -61,7 +66,8 @@ class ScheduleNode {
   Result<const Instance*> instance(const schedule::MessageSize& size);
   std::size_t instanceCount() const { return instances_.size(); }
 
-  /// The same schedule for another root: ranks play the parts of others, shifted round. This node when the roots are equal.
+  /// The same schedule for another root: ranks play the parts of others, shifted round. This node when the
+  /// roots are equal.
   ScheduleNode& forRoot(Rank root);
 
  private:
@@ -71,7 +77,8 @@ class ScheduleNode {
     std::uint32_t elementBytes;
     auto operator<=>(const SizeKey&) const = default;
   };
-  static constexpr std::size_t kInstancesMax = 64;  // oldest are dropped beyond: a job uses few sizes at a time
+  static constexpr std::size_t kInstancesMax =
+      64;  // oldest are dropped beyond: a job uses few sizes at a time
   struct CachedInstance {
     std::unique_ptr<const Instance> instance;
     std::uint64_t lastUse = 0;

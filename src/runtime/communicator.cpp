@@ -28,14 +28,15 @@ Status Communicator::Impl::validate(const CollectiveRequest& request) const {
                                                          name(request.collective), request.count));
   }
   if (request.root < 0 || request.root >= options_.size) {
-    return fail(ErrorCode::kInvalidArgument, fmt::format("{}: root {} is not a rank of 0...{}", name(request.collective),
-                                                         request.root, options_.size - 1));
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: root {} is not a rank of 0...{}", name(request.collective), request.root,
+                            options_.size - 1));
   }
   // Sizes travel as 64-bit byte counts; this keeps count * ranks * element far from wrapping.
   const std::uint64_t countMax = (1ull << 46) / static_cast<std::uint64_t>(options_.size);
   if (request.count > countMax) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: count {} is too large (at most {})", name(request.collective), request.count, countMax));
+    return fail(ErrorCode::kInvalidArgument, fmt::format("{}: count {} is too large (at most {})",
+                                                         name(request.collective), request.count, countMax));
   }
   return {};
 }
@@ -45,13 +46,14 @@ Status Communicator::Impl::waitAtLimit(SequenceNumber sequence, CallReport& repo
   const base::TimePoint start = base::SteadyClock::instance().now();
   const bool allowed = gate_.waitUntilAllowed(sequence, options_.timeout);
   report.limitWaitSeconds = secondsSince(start);
-  limitWaitNanoseconds_.fetch_add(static_cast<std::uint64_t>(report.limitWaitSeconds * 1e9), std::memory_order_relaxed);
+  limitWaitNanoseconds_.fetch_add(static_cast<std::uint64_t>(report.limitWaitSeconds * 1e9),
+                                  std::memory_order_relaxed);
   if (allowed) return {};
   if (control_ && control_->broken()) return fail(control_->reason());
-  Error error{ErrorCode::kTimeout,
-              fmt::format("collective {} waited {:.1f} s at the limit of a round of agreement that does not complete; a rank is "
-                          "stopped or cut off",
-                          sequence, report.limitWaitSeconds)};
+  Error error{ErrorCode::kTimeout, fmt::format("collective {} waited {:.1f} s at the limit of a round of "
+                                               "agreement that does not complete; a rank is "
+                                               "stopped or cut off",
+                                               sequence, report.limitWaitSeconds)};
   if (control_) control_->breakDown(error, true);
   return fail(error);
 }
@@ -66,8 +68,9 @@ Status Communicator::Impl::call(const CollectiveRequest& request) {
   THESEUS_TRY(waitAtLimit(report.sequence, report));
   const control::Epoch& epoch = board_->find(report.sequence);
   report.round = epoch.round;
-  const schedule::MessageSize size = schedule::messageSize(request.collective, options_.size, request.count,
-                                                           static_cast<std::uint32_t>(dataTypeBytes(request.dataType)));
+  const schedule::MessageSize size =
+      schedule::messageSize(request.collective, options_.size, request.count,
+                            static_cast<std::uint32_t>(dataTypeBytes(request.dataType)));
   const std::uint64_t bytes = std::max(size.inputBytes, size.outputBytes);
   const auto collective = static_cast<std::size_t>(request.collective);
   control::ScheduleSlot slot = fixed_[collective];
@@ -75,7 +78,8 @@ Status Communicator::Impl::call(const CollectiveRequest& request) {
   if (bytes > 0 && options_.size > 1) {
     resource::ScheduleNode* node = data_->node(slot);
     if (node == nullptr) {
-      return fail(ErrorCode::kUnsupported, fmt::format("{} on {} ranks: no schedule serves it", name(request.collective), options_.size));
+      return fail(ErrorCode::kUnsupported, fmt::format("{} on {} ranks: no schedule serves it",
+                                                       name(request.collective), options_.size));
     }
     if (request.collective == Collective::kBroadcast) node = &node->forRoot(request.root);
     report.schedule = node->name();
@@ -86,7 +90,8 @@ Status Communicator::Impl::call(const CollectiveRequest& request) {
       return done;
     }
     if (control_ && data_->endpoint().capabilities().measuresLinks) {
-      control_->report(slot, data_->endpoint().takeLinkSample(), secondsSince(start) - report.limitWaitSeconds);
+      control_->report(slot, data_->endpoint().takeLinkSample(),
+                       secondsSince(start) - report.limitWaitSeconds);
     }
   } else if (bytes > 0 && request.source != request.destination) {
     std::memcpy(request.destination, request.source, bytes);
@@ -122,7 +127,8 @@ Result<std::unique_ptr<Communicator>> Communicator::createFromEnvironment() {
 int Communicator::rank() const { return impl_->options().rank; }
 int Communicator::size() const { return impl_->options().size; }
 
-Status Communicator::allReduce(const void* source, void* destination, std::size_t count, const Reduction& reduction) {
+Status Communicator::allReduce(const void* source, void* destination, std::size_t count,
+                               const Reduction& reduction) {
   return impl_->call({Collective::kAllReduce, source, destination, count, reduction.type, reduction.op, 0});
 }
 
@@ -130,12 +136,16 @@ Status Communicator::allGather(const void* source, void* destination, std::size_
   return impl_->call({Collective::kAllGather, source, destination, count, type, ReduceOp::kSum, 0});
 }
 
-Status Communicator::reduceScatter(const void* source, void* destination, std::size_t count, const Reduction& reduction) {
-  return impl_->call({Collective::kReduceScatter, source, destination, count, reduction.type, reduction.op, 0});
+Status Communicator::reduceScatter(const void* source, void* destination, std::size_t count,
+                                   const Reduction& reduction) {
+  return impl_->call(
+      {Collective::kReduceScatter, source, destination, count, reduction.type, reduction.op, 0});
 }
 
-Status Communicator::broadcast(const void* source, void* destination, std::size_t count, const Rooted& rooted) {
-  return impl_->call({Collective::kBroadcast, source, destination, count, rooted.type, ReduceOp::kSum, rooted.root});
+Status Communicator::broadcast(const void* source, void* destination, std::size_t count,
+                               const Rooted& rooted) {
+  return impl_->call(
+      {Collective::kBroadcast, source, destination, count, rooted.type, ReduceOp::kSum, rooted.root});
 }
 
 Status Communicator::allToAll(const void* source, void* destination, std::size_t count, DataType type) {
@@ -146,8 +156,12 @@ Status Communicator::barrier() { return impl_->barrier(); }
 
 Result<std::string> Communicator::newSched(const std::string& text) { return impl_->newSched(text); }
 Status Communicator::dropSched(const std::string& schedule) { return impl_->dropSched(schedule); }
-Status Communicator::swap(Collective collective, const std::string& schedule) { return impl_->swap(collective, schedule); }
-Status Communicator::setExo(const std::string& name, const std::string& value) { return impl_->setExo(name, value); }
+Status Communicator::swap(Collective collective, const std::string& schedule) {
+  return impl_->swap(collective, schedule);
+}
+Status Communicator::setExo(const std::string& name, const std::string& value) {
+  return impl_->setExo(name, value);
+}
 Status Communicator::newAttr(const std::string& name, AttributeJoin join, std::function<double()> sampler) {
   return impl_->newAttr(name, join, std::move(sampler));
 }

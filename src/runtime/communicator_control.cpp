@@ -1,4 +1,5 @@
-// What people and tools ask of a running communicator: entries for all ranks, and its state as JSON and as Prometheus text.
+// What people and tools ask of a running communicator: entries for all ranks, and its state as JSON and as
+// Prometheus text.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -50,7 +51,8 @@ json attributesJson(const control::Context& context) {
   return attributes;
 }
 
-json candidatesJson(const policy::PolicyEngine& engine, const control::Context& context, const runtime::DataPlane& data) {
+json candidatesJson(const policy::PolicyEngine& engine, const control::Context& context,
+                    const runtime::DataPlane& data) {
   json rows = json::array();
   const auto& candidates = engine.candidates();
   for (std::size_t slot = 0; slot < candidates.size(); ++slot) {
@@ -81,7 +83,8 @@ json swapsJson(const policy::PolicyEngine& engine) {
   return rows;
 }
 
-constexpr const char* kNoControl = "the control plane of this communicator is off (CommunicatorOptions::control)";
+constexpr const char* kNoControl =
+    "the control plane of this communicator is off (CommunicatorOptions::control)";
 
 }  // namespace
 
@@ -103,7 +106,8 @@ std::string Communicator::Impl::statusJson() const {
                 {"sequence", gate_.issued()},
                 {"log_entries", control_->plane().log().size()},
                 {"pending_entries", control_->plane().pendingProposals()},
-                {"limit_wait_seconds", static_cast<double>(limitWaitNanoseconds_.load(std::memory_order_relaxed)) * 1e-9},
+                {"limit_wait_seconds",
+                 static_cast<double>(limitWaitNanoseconds_.load(std::memory_order_relaxed)) * 1e-9},
                 {"memory_bytes", data_->memoryBytes()},
                 {"attributes", attributesJson(context)},
                 {"dispatch", dispatchJson(*epoch.table, *engine_)},
@@ -141,12 +145,14 @@ Result<std::string> Communicator::Impl::newSched(const std::string& text) {
   return base::toHex(candidate->hash);
 }
 
-Result<std::string> Communicator::Impl::findSchedule(const std::string& schedule, std::optional<Collective> collective) {
+Result<std::string> Communicator::Impl::findSchedule(const std::string& schedule,
+                                                     std::optional<Collective> collective) {
   THESEUS_TRY(requireControl());
   auto found = control_->ask([this, schedule, collective]() -> std::string {
     for (const policy::Candidate& candidate : engine_->candidates()) {
       const bool fits = !collective || candidate.collective == *collective;
-      if (fits && !candidate.dropped && (candidate.name == schedule || base::toHex(candidate.hash) == schedule)) {
+      if (fits && !candidate.dropped &&
+          (candidate.name == schedule || base::toHex(candidate.hash) == schedule)) {
         return base::toHex(candidate.hash);
       }
     }
@@ -183,24 +189,29 @@ Status Communicator::Impl::swap(Collective collective, const std::string& schedu
 Status Communicator::Impl::setExo(const std::string& name, const std::string& value) {
   THESEUS_TRY(requireControl());
   if (name.empty() || name.find_first_of("= \n") != std::string::npos) {
-    return fail(ErrorCode::kInvalidArgument, fmt::format("attribute name '{}': must not be empty or hold '=', space or newline", name));
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("attribute name '{}': must not be empty or hold '=', space or newline", name));
   }
   return control_->propose(control::EntryKind::kSetExo, name + "=" + value);
 }
 
-Status Communicator::Impl::newAttr(const std::string& name, AttributeJoin join, std::function<double()> sampler) {
+Status Communicator::Impl::newAttr(const std::string& name, AttributeJoin join,
+                                   std::function<double()> sampler) {
   THESEUS_TRY(requireControl());
   control::AttributeDeclaration declaration;
   declaration.name = name;
-  declaration.op = join == AttributeJoin::kMin ? control::AttributeOperator::kMin : control::AttributeOperator::kMax;
+  declaration.op =
+      join == AttributeJoin::kMin ? control::AttributeOperator::kMin : control::AttributeOperator::kMax;
   const std::string content = control::attributeContent(declaration);
-  if (auto parsed = control::parseAttributeContent(content, options_.size); !parsed) return fail(parsed.error());
+  if (auto parsed = control::parseAttributeContent(content, options_.size); !parsed)
+    return fail(parsed.error());
   return control_->addSampler(content, {name, std::move(sampler)});
 }
 
 std::string Communicator::Impl::metricsText() const {
   const auto line = [this](const char* metric, const char* type, const char* help, double value) {
-    return fmt::format("# HELP {0} {1}\n# TYPE {0} {2}\n{0}{{rank=\"{3}\"}} {4}\n", metric, help, type, options_.rank, value);
+    return fmt::format("# HELP {0} {1}\n# TYPE {0} {2}\n{0}{{rank=\"{3}\"}} {4}\n", metric, help, type,
+                       options_.rank, value);
   };
   const control::Epoch epoch = board_->newest();
   std::string text;
@@ -211,7 +222,8 @@ std::string Communicator::Impl::metricsText() const {
   text += line("theseus_limit_wait_seconds_total", "counter", "time spent at the limit of a round",
                static_cast<double>(limitWaitNanoseconds_.load(std::memory_order_relaxed)) * 1e-9);
   text += line("theseus_round", "gauge", "round of the newest epoch", static_cast<double>(epoch.round));
-  text += line("theseus_memory_bytes", "gauge", "scratch and staging memory", static_cast<double>(data_->memoryBytes()));
+  text += line("theseus_memory_bytes", "gauge", "scratch and staging memory",
+               static_cast<double>(data_->memoryBytes()));
   return text;
 }
 

@@ -1,4 +1,5 @@
-// How a Communicator comes to be: rendezvous, transport, initial schedules, control thread; and how it goes away.
+// How a Communicator comes to be: rendezvous, transport, initial schedules, control thread; and how it goes
+// away.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -16,8 +17,9 @@ using namespace runtime;
 
 Status checkOptions(const CommunicatorOptions& options) {
   if (options.size < 1 || options.rank < 0 || options.rank >= options.size) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("rank {} of {} ranks: need size >= 1 and 0 <= rank < size", options.rank, options.size));
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("rank {} of {} ranks: need size >= 1 and 0 <= rank < size", options.rank, options.size));
   }
   for (const char* known : {"auto", "loopback", "shm", "tcp"}) {
     if (options.transport == known) return {};
@@ -32,8 +34,8 @@ Result<std::string> chooseTransport(const CommunicatorOptions& options, Rendezvo
   if (!wishes) return fail(wishes.error());
   for (std::size_t rank = 0; rank < wishes->size(); ++rank) {
     if ((*wishes)[rank] == options.transport) continue;
-    return fail(ErrorCode::kMismatch, fmt::format("rank {} wants transport {}, rank {} wants {}", options.rank, options.transport,
-                                                  rank, (*wishes)[rank]));
+    return fail(ErrorCode::kMismatch, fmt::format("rank {} wants transport {}, rank {} wants {}",
+                                                  options.rank, options.transport, rank, (*wishes)[rank]));
   }
   if (options.transport != "auto") return options.transport;
   if (options.local) return std::string("loopback");
@@ -48,12 +50,14 @@ Result<std::string> chooseTransport(const CommunicatorOptions& options, Rendezvo
   return std::string(topology::Topology(std::move(places)).allShareMemory() ? "shm" : "tcp");
 }
 
-Result<std::unique_ptr<transport::Endpoint>> makeEndpoint(const std::string& name, const CommunicatorOptions& options,
+Result<std::unique_ptr<transport::Endpoint>> makeEndpoint(const std::string& name,
+                                                          const CommunicatorOptions& options,
                                                           const std::string& job) {
   const transport::EndpointOptions endpoint{options.rank, options.size, options.secret, job};
   if (name == "loopback") {
     if (!options.local) {
-      return fail(ErrorCode::kInvalidArgument, "transport loopback needs ranks that are threads of one process (options.local)");
+      return fail(ErrorCode::kInvalidArgument,
+                  "transport loopback needs ranks that are threads of one process (options.local)");
     }
     return transport::makeLoopbackEndpoint(options.local->hub(), endpoint);
   }
@@ -108,7 +112,8 @@ Status Communicator::Impl::openTransport(Rendezvous& rendezvous) {
   transportName_ = *name;
   // Distinguishes jobs, and several communicators of one job, on one host: rank 0 names it.
   static std::atomic<std::uint64_t> communicators{0};
-  auto jobs = rendezvous.exchange("job", fmt::format("{}-{}-{}", getpid(), communicators.fetch_add(1), options_.masterPort));
+  auto jobs = rendezvous.exchange(
+      "job", fmt::format("{}-{}-{}", getpid(), communicators.fetch_add(1), options_.masterPort));
   if (!jobs) return fail(jobs.error());
   auto endpoint = makeEndpoint(transportName_, options_, jobs->front());
   if (!endpoint) return fail(endpoint.error());
@@ -118,7 +123,8 @@ Status Communicator::Impl::openTransport(Rendezvous& rendezvous) {
   if (options_.emulatedLinkBytesPerSecond > 0) {
     THESEUS_TRY((*endpoint)->emulateLinkRate(options_.emulatedLinkBytesPerSecond));
   }
-  data_ = std::make_unique<DataPlane>(DataPlaneOptions{options_.rank, options_.size, options_.timeout}, std::move(*endpoint));
+  data_ = std::make_unique<DataPlane>(DataPlaneOptions{options_.rank, options_.size, options_.timeout},
+                                      std::move(*endpoint));
   return {};
 }
 
@@ -127,14 +133,16 @@ Status Communicator::Impl::installSchedules() {
   policy::PolicyOptions policy;
   policy.ranks = options_.size;
   policy.link = {capabilities.latencySeconds, capabilities.bytesPerSecond};
-  if (options_.emulatedLinkBytesPerSecond > 0) policy.link.bytesPerSecond = options_.emulatedLinkBytesPerSecond;
+  if (options_.emulatedLinkBytesPerSecond > 0)
+    policy.link.bytesPerSecond = options_.emulatedLinkBytesPerSecond;
   engine_ = std::make_unique<policy::PolicyEngine>(policy);
   board_ = std::make_unique<EpochBoard>(control::Epoch{0, 0, engine_->initialTable()});
   const auto& candidates = engine_->candidates();
   for (std::size_t slot = 0; slot < candidates.size(); ++slot) {
     // Generators hand out only what the verifier passed, tail synchronization included.
     data_->install(static_cast<control::ScheduleSlot>(slot),
-                   std::make_unique<resource::ScheduleNode>(candidates[slot].name, candidates[slot].schedule, options_.rank, true));
+                   std::make_unique<resource::ScheduleNode>(candidates[slot].name, candidates[slot].schedule,
+                                                            options_.rank, true));
   }
   return installFixed();
 }

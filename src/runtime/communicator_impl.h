@@ -1,4 +1,5 @@
-// The inside of a Communicator: the parts, in the order in which they depend on each other. Members are built top down and go away bottom up.
+// The inside of a Communicator: the parts, in the order in which they depend on each other. Members are built
+// top down and go away bottom up.
 #pragma once
 
 #include <array>
@@ -65,8 +66,8 @@ class Communicator::Impl final : public runtime::ControlInterface {
   std::array<control::ScheduleSlot, control::kCollectives> fixed_{};  // −1 = the table decides
   std::unique_ptr<runtime::ControlThread> control_;
   std::unique_ptr<runtime::ControlServer> server_;
-  CallReport lastCall_;                       // calling thread only
-  std::atomic<std::uint64_t> callsDone_{0};   // statistics, hence relaxed
+  CallReport lastCall_;                      // calling thread only
+  std::atomic<std::uint64_t> callsDone_{0};  // statistics, hence relaxed
   std::atomic<std::uint64_t> bytesDone_{0};
   std::atomic<std::uint64_t> limitWaitNanoseconds_{0};
 };

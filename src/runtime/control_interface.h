@@ -1,5 +1,5 @@
-// What `theseus ctl` can ask of a running rank. Implemented by the communicator, called by the HTTP server's threads: every method is
-// safe on any thread and bounded in time.
+// What `theseus ctl` can ask of a running rank. Implemented by the communicator, called by the HTTP server's
+// threads: every method is safe on any thread and bounded in time.
 #pragma once
 
 #include <cstdint>

@@ -13,12 +13,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// How often an idle control thread looks around by itself: rates for the slack, samplers. Messages and commands wake it at once.
+/// How often an idle control thread looks around by itself: rates for the slack, samplers. Messages and
+/// commands wake it at once.
 constexpr auto kIdleTick = 200ms;
 /// The same while the channels of a new schedule are being opened by the calling thread.
 constexpr auto kChannelTick = 2ms;
 constexpr auto kAskTimeout = 2s;
-/// Slack never below this: the collective after the one that runs may start, so a round that is shorter than a collective meets no limit.
+/// Slack never below this: the collective after the one that runs may start, so a round that is shorter than
+/// a collective meets no limit.
 constexpr SequenceNumber kSlackMin = 1;
 constexpr SequenceNumber kSlackMax = 1'000'000;
 /// A round should be over in half of the calls that the slack allows.
@@ -44,18 +46,24 @@ control::ControlOptions controlOptions(Rank rank, int size, const EpochBoard& bo
 }  // namespace
 
 ControlThread::ControlThread(Rank rank, int size, ControlParts parts)
-    : rank_(rank), size_(size), parts_(parts), monitor_(rank, size), goodbyes_(static_cast<std::size_t>(size), false) {
+    : rank_(rank),
+      size_(size),
+      parts_(parts),
+      monitor_(rank, size),
+      goodbyes_(static_cast<std::size_t>(size), false) {
   // Not make_unique: only this class may see itself as the Host.
   plane_.reset(new control::ControlPlane(controlOptions(rank, size, parts_.board), *this, parts_.engine));
   tableHash_ = parts_.board.newest().table->hash();
   // What the engine starts with is known, verified and installed on every rank before the first call.
   offered_ = parts_.engine.candidates().size();
-  for (std::size_t slot = 0; slot < offered_; ++slot) plane_->setReady(static_cast<control::ScheduleSlot>(slot), true);
+  for (std::size_t slot = 0; slot < offered_; ++slot)
+    plane_->setReady(static_cast<control::ScheduleSlot>(slot), true);
   parts_.mesh.onBroken = [this](Rank peer, const std::string& why) {
     if (goodbyes_[static_cast<std::size_t>(peer)]) return;
     breakDown({ErrorCode::kAborted, fmt::format("rank {} is gone: {}", peer, why)}, false);
   };
-  // A rank that leaves in good order has heard everybody's goodbye, even if its own to this rank was still on its way.
+  // A rank that leaves in good order has heard everybody's goodbye, even if its own to this rank was still on
+  // its way.
   parts_.mesh.onLeft = [this](Rank peer) { countGoodbye(peer); };
 }
 
@@ -86,7 +94,9 @@ Result<std::string> ControlThread::ask(std::function<std::string()> question) {
   auto future = answer->get_future();
   post([answer, question = std::move(question)] { answer->set_value(question()); });
   if (future.wait_for(kAskTimeout) != std::future_status::ready) {
-    return theseus::fail(ErrorCode::kTimeout, "the control thread did not answer within 2 s; is the communicator being destroyed?");
+    return theseus::fail(
+        ErrorCode::kTimeout,
+        "the control thread did not answer within 2 s; is the communicator being destroyed?");
   }
   return future.get();
 }
@@ -110,7 +120,8 @@ Status ControlThread::addSampler(const std::string& declaration, Sampler sampler
   return {};
 }
 
-void ControlThread::report(control::ScheduleSlot slot, const transport::LinkSample& sample, double callSeconds) {
+void ControlThread::report(control::ScheduleSlot slot, const transport::LinkSample& sample,
+                           double callSeconds) {
   if (sample.egress.bytes == 0) return;
   {
     std::scoped_lock lock(mutex_);
@@ -229,7 +240,8 @@ void ControlThread::takeSamples() {
   for (const Sample& sample : samples) changed |= monitor_.add(sample.slot, sample.links, sample.seconds);
   if (auto rates = monitor_.rates(); rates && !samples.empty()) {
     for (std::size_t rank = 0; rank < rates->size(); ++rank) {
-      auto set = plane_->setAttribute(policy::kLinkRateAttribute, static_cast<std::uint32_t>(rank), (*rates)[rank]);
+      auto set =
+          plane_->setAttribute(policy::kLinkRateAttribute, static_cast<std::uint32_t>(rank), (*rates)[rank]);
       THESEUS_CHECK(set.has_value(), "a built-in attribute is always known");
     }
   }
@@ -247,10 +259,12 @@ void ControlThread::offerCandidates() {
 }
 
 void ControlThread::checkReadiness() {
-  const auto ready = std::partition(waitingForChannels_.begin(), waitingForChannels_.end(),
-                                    [this](control::ScheduleSlot slot) { return !parts_.data.connected(slot); });
+  const auto ready =
+      std::partition(waitingForChannels_.begin(), waitingForChannels_.end(),
+                     [this](control::ScheduleSlot slot) { return !parts_.data.connected(slot); });
   if (ready == waitingForChannels_.end()) return;
-  std::for_each(ready, waitingForChannels_.end(), [this](control::ScheduleSlot slot) { plane_->setReady(slot, true); });
+  std::for_each(ready, waitingForChannels_.end(),
+                [this](control::ScheduleSlot slot) { plane_->setReady(slot, true); });
   waitingForChannels_.erase(ready, waitingForChannels_.end());
   plane_->requestRound();
 }
@@ -274,7 +288,8 @@ void ControlThread::materializeLoop() {
     std::pair<control::ScheduleSlot, policy::Candidate> job;
     {
       std::unique_lock lock(materializeMutex_);
-      materializeChanged_.wait_for(lock, kIdleTick, [this] { return stopping_.load() || !materializeQueue_.empty(); });
+      materializeChanged_.wait_for(lock, kIdleTick,
+                                   [this] { return stopping_.load() || !materializeQueue_.empty(); });
       if (stopping_.load()) return;
       if (materializeQueue_.empty()) continue;
       job = std::move(materializeQueue_.front());
@@ -303,7 +318,8 @@ void ControlThread::finish(std::chrono::milliseconds timeout) {
   }
   post([this] {
     for (Rank peer = 0; peer < size_; ++peer) {
-      [[maybe_unused]] auto sent = parts_.mesh.send(peer, std::string(1, static_cast<char>(MessageTag::kGoodbye)));
+      [[maybe_unused]] auto sent =
+          parts_.mesh.send(peer, std::string(1, static_cast<char>(MessageTag::kGoodbye)));
     }
   });
   std::unique_lock lock(mutex_);

@@ -1,6 +1,7 @@
-// The control thread of a communicator: carries the control plane's messages, feeds it with what was measured, makes agreed schedules ready in the
-// background and publishes epochs. The slow path lives here (choose, generate, verify, materialize, agree, publish); the fast path cannot call it.
-// Owned by the communicator; methods may be called from any thread unless said otherwise.
+// The control thread of a communicator: carries the control plane's messages, feeds it with what was
+// measured, makes agreed schedules ready in the background and publishes epochs. The slow path lives here
+// (choose, generate, verify, materialize, agree, publish); the fast path cannot call it. Owned by the
+// communicator; methods may be called from any thread unless said otherwise.
 #pragma once
 
 #include <atomic>
@@ -48,7 +49,8 @@ class ControlThread final : private control::Host {
   ~ControlThread() override;
 
   void start();
-  /// Says goodbye to all ranks and waits (at most `timeout`) until all have said it, so that nobody is left alone in a round.
+  /// Says goodbye to all ranks and waits (at most `timeout`) until all have said it, so that nobody is left
+  /// alone in a round.
   void finish(std::chrono::milliseconds timeout);
 
   /// Adds a log entry for all ranks.
@@ -56,7 +58,8 @@ class ControlThread final : private control::Host {
   Status addSampler(const std::string& declaration, Sampler sampler);
   /// What the links did during one collective. Calling thread; cheap.
   void report(control::ScheduleSlot slot, const transport::LinkSample& sample, double callSeconds);
-  /// Runs `question` on the control thread and returns its answer. Errors: the thread is gone or busy for longer than two seconds.
+  /// Runs `question` on the control thread and returns its answer. Errors: the thread is gone or busy for
+  /// longer than two seconds.
   Result<std::string> ask(std::function<std::string()> question);
 
   /// The communicator cannot go on: stops the calling thread, tells all ranks. The first reason wins.
@@ -106,23 +109,23 @@ class ControlThread final : private control::Host {
   LinkMonitor monitor_;
   base::Hash128 tableHash_;
   std::vector<Sampler> samplers_;
-  std::size_t offered_ = 0;                         // candidates handed to the materializer
+  std::size_t offered_ = 0;  // candidates handed to the materializer
   std::vector<control::ScheduleSlot> waitingForChannels_;
   std::vector<bool> goodbyes_;
   base::TimePoint joinedAt_{0};
-  double roundSeconds_ = 2e-3;                      // smoothed length of a round
-  double callsPerSecond_ = 0;                       // smoothed
+  double roundSeconds_ = 2e-3;  // smoothed length of a round
+  double callsPerSecond_ = 0;   // smoothed
   SequenceNumber issuedBefore_ = 0;
   base::TimePoint rateSampledAt_{0};
 
-  mutable std::mutex mutex_;                        // protects what follows
+  mutable std::mutex mutex_;  // protects what follows
   std::condition_variable goodbyeChanged_;
   bool allSaidGoodbye_ = false;
   std::vector<std::function<void()>> commands_;
   std::deque<Sample> samples_;
   std::optional<Error> reason_;
 
-  std::mutex materializeMutex_;                     // protects what follows
+  std::mutex materializeMutex_;  // protects what follows
   std::condition_variable materializeChanged_;
   std::deque<std::pair<control::ScheduleSlot, policy::Candidate>> materializeQueue_;
 

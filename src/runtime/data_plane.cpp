@@ -28,7 +28,8 @@ struct DataPlane::Work {
   std::byte* input = nullptr;
   std::byte* output = nullptr;
   const std::byte* copyFrom = nullptr;  // what must be copied to `input` first; null = nothing
-  const std::byte* resultFrom = nullptr;  // what must be copied to the caller's destination at the end; null = nothing
+  const std::byte* resultFrom =
+      nullptr;  // what must be copied to the caller's destination at the end; null = nothing
 };
 
 DataPlane::DataPlane(DataPlaneOptions options, std::unique_ptr<transport::Endpoint> endpoint)
@@ -43,7 +44,8 @@ void DataPlane::install(control::ScheduleSlot slot, std::unique_ptr<resource::Sc
   auto& place = nodes_[static_cast<std::size_t>(slot)];
   // Release: the node is complete before its pointer can be seen.
   resource::ScheduleNode* expected = nullptr;
-  const bool first = place.compare_exchange_strong(expected, node.get(), std::memory_order_release, std::memory_order_relaxed);
+  const bool first = place.compare_exchange_strong(expected, node.get(), std::memory_order_release,
+                                                   std::memory_order_relaxed);
   THESEUS_CHECK(first, "a slot is filled once");
   owned_.push_back(std::move(node));
   toConnect_.push_back(slot);
@@ -75,8 +77,10 @@ Status DataPlane::openRequestedChannels() {
     auto open = executor_.connect(*node(slot));
     if (!open) return fail(open.error());
     // Relaxed: see connected().
-    if (*open) connected_[static_cast<std::size_t>(slot)].store(true, std::memory_order_relaxed);
-    else pending.push_back(slot);
+    if (*open)
+      connected_[static_cast<std::size_t>(slot)].store(true, std::memory_order_relaxed);
+    else
+      pending.push_back(slot);
   }
   std::scoped_lock lock(mutex_);
   for (std::size_t i = slots.size(); i < toConnect_.size(); ++i) pending.push_back(toConnect_[i]);
@@ -86,11 +90,13 @@ Status DataPlane::openRequestedChannels() {
   return {};
 }
 
-Result<DataPlane::Work> DataPlane::arrange(const CollectiveRequest& request, const resource::ScheduleNode& node) {
+Result<DataPlane::Work> DataPlane::arrange(const CollectiveRequest& request,
+                                           const resource::ScheduleNode& node) {
   Work work;
   work.size = schedule::messageSize(request.collective, options_.size, request.count,
                                     static_cast<std::uint32_t>(dataTypeBytes(request.dataType)));
-  work.input = static_cast<std::byte*>(const_cast<void*>(request.source));  // plans write input only where it is the output too
+  work.input = static_cast<std::byte*>(
+      const_cast<void*>(request.source));  // plans write input only where it is the output too
   work.output = static_cast<std::byte*>(request.destination);
   const bool reads = request.collective != Collective::kBroadcast || options_.rank == request.root;
   if (!reads) work.input = work.output;
@@ -98,7 +104,8 @@ Result<DataPlane::Work> DataPlane::arrange(const CollectiveRequest& request, con
   return work;
 }
 
-Status DataPlane::stageIfNeeded(const CollectiveRequest& request, const resource::ScheduleNode& node, Work& work) {
+Status DataPlane::stageIfNeeded(const CollectiveRequest& request, const resource::ScheduleNode& node,
+                                Work& work) {
   const std::uint64_t offset = inPlaceOffset(request, work.size, options_.rank);
   const bool gathers = work.size.outputBytes >= work.size.inputBytes;  // else the input is the larger buffer
   const bool inPlace = gathers ? work.input == work.output + offset : work.output == work.input + offset;
@@ -113,7 +120,8 @@ Status DataPlane::stageIfNeeded(const CollectiveRequest& request, const resource
     work.copyFrom = std::exchange(work.input, work.output + offset);
     return {};
   }
-  // reduceScatter in a single buffer would overwrite the caller's input: run in a copy, hand the result over at the end.
+  // reduceScatter in a single buffer would overwrite the caller's input: run in a copy, hand the result over
+  // at the end.
   THESEUS_TRY(staging_.reserve(work.size.inputBytes));
   work.copyFrom = std::exchange(work.input, staging_.data());
   work.output = work.input + offset;
@@ -121,7 +129,8 @@ Status DataPlane::stageIfNeeded(const CollectiveRequest& request, const resource
   return {};
 }
 
-Status DataPlane::run(const CollectiveRequest& request, SequenceNumber sequence, resource::ScheduleNode& node) {
+Status DataPlane::run(const CollectiveRequest& request, SequenceNumber sequence,
+                      resource::ScheduleNode& node) {
   THESEUS_TRY(openRequestedChannels());
   auto work = arrange(request, node);
   if (!work) return fail(work.error());
@@ -131,7 +140,8 @@ Status DataPlane::run(const CollectiveRequest& request, SequenceNumber sequence,
   if (work->copyFrom != nullptr) std::memmove(work->input, work->copyFrom, work->size.inputBytes);
 
   exec::Call call;
-  call.identity = {sequence, request.collective, request.dataType, request.reduceOp, request.count, request.root};
+  call.identity = {sequence,         request.collective, request.dataType,
+                   request.reduceOp, request.count,      request.root};
   call.node = &node;
   call.instance = *instance;
   call.buffers[static_cast<int>(BufferKind::kInput)] = {work->input, work->size.inputBytes};
@@ -140,9 +150,11 @@ Status DataPlane::run(const CollectiveRequest& request, SequenceNumber sequence,
   THESEUS_TRY(executor_.start(call));
   THESEUS_TRY(executor_.finish());
 
-  const bool reduces = request.collective == Collective::kAllReduce || request.collective == Collective::kReduceScatter;
+  const bool reduces =
+      request.collective == Collective::kAllReduce || request.collective == Collective::kReduceScatter;
   if (reduces && request.reduceOp == ReduceOp::kAvg) {
-    base::finishAverage(request.dataType, work->output, work->size.outputBytes / dataTypeBytes(request.dataType), options_.size);
+    base::finishAverage(request.dataType, work->output,
+                        work->size.outputBytes / dataTypeBytes(request.dataType), options_.size);
   }
   if (work->resultFrom != nullptr) std::memcpy(request.destination, work->resultFrom, work->size.outputBytes);
   return {};

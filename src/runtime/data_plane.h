@@ -1,5 +1,6 @@
-// The data side of a communicator: schedules made ready for this rank, buffers, the executor and its endpoint. Driven by the thread that makes
-// the collective calls; install() and interrupt() may be called from other threads.
+// The data side of a communicator: schedules made ready for this rank, buffers, the executor and its
+// endpoint. Driven by the thread that makes the collective calls; install() and interrupt() may be called
+// from other threads.
 #pragma once
 
 #include <array>
@@ -71,7 +72,7 @@ class DataPlane {
   std::array<std::atomic<resource::ScheduleNode*>, control::kScheduleSlots> nodes_{};
   std::array<std::atomic<bool>, control::kScheduleSlots> connected_{};
   std::atomic<bool> channelsRequested_{false};
-  mutable std::mutex mutex_;                                // protects owned_ and toConnect_
+  mutable std::mutex mutex_;  // protects owned_ and toConnect_
   std::vector<std::unique_ptr<resource::ScheduleNode>> owned_;
   std::vector<control::ScheduleSlot> toConnect_;
 };

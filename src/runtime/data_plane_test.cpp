@@ -31,7 +31,8 @@ class Team {
     std::vector<std::unique_ptr<transport::Endpoint>> endpoints;
     std::vector<std::string> addresses;
     static std::atomic<int> jobs{0};
-    const std::string job = "data-plane-test-" + std::to_string(getpid()) + "-" + std::to_string(jobs.fetch_add(1));
+    const std::string job =
+        "data-plane-test-" + std::to_string(getpid()) + "-" + std::to_string(jobs.fetch_add(1));
     for (Rank rank = 0; rank < size; ++rank) {
       const transport::EndpointOptions options{rank, size, "secret", job};
       if (transport == "loopback") {
@@ -46,8 +47,9 @@ class Team {
     }
     for (Rank rank = 0; rank < size; ++rank) {
       EXPECT_TRUE(endpoints[static_cast<std::size_t>(rank)]->setPeers(addresses).has_value());
-      planes_[static_cast<std::size_t>(rank)] = std::make_unique<DataPlane>(
-          DataPlaneOptions{rank, size, std::chrono::seconds(20)}, std::move(endpoints[static_cast<std::size_t>(rank)]));
+      planes_[static_cast<std::size_t>(rank)] =
+          std::make_unique<DataPlane>(DataPlaneOptions{rank, size, std::chrono::seconds(20)},
+                                      std::move(endpoints[static_cast<std::size_t>(rank)]));
     }
   }
 
@@ -81,7 +83,8 @@ struct Case {
 };
 
 Buffers makeInputs(const Case& test, int ranks) {
-  const auto size = schedule::messageSize(test.collective, ranks, test.count, static_cast<std::uint32_t>(dataTypeBytes(test.type)));
+  const auto size = schedule::messageSize(test.collective, ranks, test.count,
+                                          static_cast<std::uint32_t>(dataTypeBytes(test.type)));
   Buffers inputs;
   for (int rank = 0; rank < ranks; ++rank) {
     std::vector<std::byte> bytes(size.inputBytes);
@@ -101,7 +104,8 @@ Buffers makeInputs(const Case& test, int ranks) {
 }
 
 /// Runs `schedule` on `team` and compares every rank's output with the meaning of the collective.
-void checkRun(Team& team, std::vector<std::unique_ptr<resource::ScheduleNode>>& nodes, const Case& test, SequenceNumber sequence) {
+void checkRun(Team& team, std::vector<std::unique_ptr<resource::ScheduleNode>>& nodes, const Case& test,
+              SequenceNumber sequence) {
   const Buffers inputs = makeInputs(test, team.size());
   exec::ReferenceRun run{test.type, test.op, test.count, test.inPlace, 1};
   const Buffers expected = exec::expectedResult(test.collective, 0, run, inputs);
@@ -110,30 +114,36 @@ void checkRun(Team& team, std::vector<std::unique_ptr<resource::ScheduleNode>>& 
   auto done = team.onAll([&](Rank rank) -> Status {
     const auto index = static_cast<std::size_t>(rank);
     outputs[index].assign(expected[index].size(), std::byte{0xA5});
-    CollectiveRequest request{test.collective, sources[index].data(), outputs[index].data(), test.count, test.type, test.op, 0};
+    CollectiveRequest request{
+        test.collective, sources[index].data(), outputs[index].data(), test.count, test.type, test.op, 0};
     const bool gathers = outputs[index].size() >= inputs[index].size();
     if (test.inPlace && gathers) {
       const std::size_t offset = test.collective == Collective::kAllGather ? inputs[index].size() * index : 0;
-      std::copy(inputs[index].begin(), inputs[index].end(), outputs[index].begin() + static_cast<std::ptrdiff_t>(offset));
+      std::copy(inputs[index].begin(), inputs[index].end(),
+                outputs[index].begin() + static_cast<std::ptrdiff_t>(offset));
       request.source = outputs[index].data() + offset;
     } else if (test.inPlace) {
       request.destination = sources[index].data() + outputs[index].size() * index;
     }
     auto result = team.plane(rank).run(request, sequence, *nodes[index]);
-    if (result && test.inPlace && !gathers) std::memcpy(outputs[index].data(), request.destination, outputs[index].size());
+    if (result && test.inPlace && !gathers)
+      std::memcpy(outputs[index].data(), request.destination, outputs[index].size());
     return result;
   });
   ASSERT_TRUE(done.has_value()) << done.error().message;
   // A reduce defines the root's output alone.
   const std::size_t defined = test.collective == Collective::kReduce ? 1 : outputs.size();
   for (std::size_t rank = 0; rank < defined; ++rank) {
-    ASSERT_EQ(outputs[rank], expected[rank]) << "rank " << rank << " count " << test.count << " in place " << test.inPlace;
+    ASSERT_EQ(outputs[rank], expected[rank])
+        << "rank " << rank << " count " << test.count << " in place " << test.inPlace;
   }
   if (test.inPlace) return;
-  for (std::size_t rank = 0; rank < sources.size(); ++rank) ASSERT_EQ(sources[rank], inputs[rank]) << "the input was changed";
+  for (std::size_t rank = 0; rank < sources.size(); ++rank)
+    ASSERT_EQ(sources[rank], inputs[rank]) << "the input was changed";
 }
 
-std::vector<std::unique_ptr<resource::ScheduleNode>> nodesFor(const Schedule& schedule, bool tailSynchronized) {
+std::vector<std::unique_ptr<resource::ScheduleNode>> nodesFor(const Schedule& schedule,
+                                                              bool tailSynchronized) {
   auto shared = std::make_shared<const Schedule>(schedule);
   std::vector<std::unique_ptr<resource::ScheduleNode>> nodes;
   for (Rank rank = 0; rank < shared->rankCount(); ++rank) {
@@ -174,10 +184,12 @@ void runPlan(const std::filesystem::path& file, const std::string& transport) {
   auto schedule = schedule::readAny(schedule::testing::readFile(file));
   ASSERT_TRUE(schedule.has_value()) << schedule.error().message;
   const schedule::Verdict verdict = schedule::verify(*schedule);
-  const bool known = schedule->collective() != Collective::kCustom && schedule->collective() != Collective::kSendRecv;
+  const bool known =
+      schedule->collective() != Collective::kCustom && schedule->collective() != Collective::kSendRecv;
   if (!verdict.valid() || verdict.usesSwitch || !known) {
-    std::printf("[ not run  ] %s: %s\n", file.filename().c_str(),
-                verdict.valid() ? "switch channels or no known collective" : toString(verdict.findings[0]).c_str());
+    std::printf(
+        "[ not run  ] %s: %s\n", file.filename().c_str(),
+        verdict.valid() ? "switch channels or no known collective" : toString(verdict.findings[0]).c_str());
     return;
   }
   Team team(transport, schedule->rankCount());
@@ -192,7 +204,8 @@ void runPlan(const std::filesystem::path& file, const std::string& transport) {
     if (total < schedule->minMessageBytes || total > schedule->maxMessageBytes) continue;
     for (bool inPlace : {false, true}) {
       if (inPlace && schedule->collective() == Collective::kAllToAll) continue;
-      checkRun(team, nodes, {schedule->collective(), count, DataType::kFloat32, ReduceOp::kSum, inPlace}, sequence++);
+      checkRun(team, nodes, {schedule->collective(), count, DataType::kFloat32, ReduceOp::kSum, inPlace},
+               sequence++);
       if (testing::Test::HasFatalFailure()) return;
     }
   }
@@ -212,11 +225,18 @@ TEST_P(OverTransport, RanksThatCallDifferentThingsGetAnErrorNamingBoth) {
   std::vector<Error> errors(2);
   auto done = team.onAll([&](Rank rank) -> Status {
     std::vector<std::int32_t> data(1000), result(1000);
-    CollectiveRequest request{Collective::kAllReduce, data.data(), result.data(), rank == 0 ? 1000u : 900u, DataType::kInt32, ReduceOp::kSum, 0};
+    CollectiveRequest request{Collective::kAllReduce,
+                              data.data(),
+                              result.data(),
+                              rank == 0 ? 1000u : 900u,
+                              DataType::kInt32,
+                              ReduceOp::kSum,
+                              0};
     auto status = team.plane(rank).run(request, 0, *nodes[static_cast<std::size_t>(rank)]);
     if (!status) errors[static_cast<std::size_t>(rank)] = status.error();
     // Whoever notices tells the other, as the control plane does in a job.
-    if (!status && status.error().code == ErrorCode::kMismatch) team.plane(1 - rank).interrupt(status.error());
+    if (!status && status.error().code == ErrorCode::kMismatch)
+      team.plane(1 - rank).interrupt(status.error());
     return status;
   });
   ASSERT_FALSE(done.has_value());
@@ -232,7 +252,8 @@ TEST_P(OverTransport, AnInterruptionEndsAWait) {
   auto nodes = nodesFor(*schedule, true);
   Team team(GetParam(), 2);
   std::vector<std::int32_t> data(1000), result(1000);
-  CollectiveRequest request{Collective::kAllReduce, data.data(), result.data(), 1000, DataType::kInt32, ReduceOp::kSum, 0};
+  CollectiveRequest request{
+      Collective::kAllReduce, data.data(), result.data(), 1000, DataType::kInt32, ReduceOp::kSum, 0};
   std::thread interrupter([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     team.plane(0).interrupt({ErrorCode::kAborted, "stopped by the test"});

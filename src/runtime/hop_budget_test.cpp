@@ -1,5 +1,5 @@
-// The fast path stays short: from DataPlane::run to Channel::put the stack holds three of our classes and nothing of the slow path. Symbols
-// come from the dynamic table, so the program is linked with -rdynamic.
+// The fast path stays short: from DataPlane::run to Channel::put the stack holds three of our classes and
+// nothing of the slow path. Symbols come from the dynamic table, so the program is linked with -rdynamic.
 #include <cxxabi.h>
 #include <execinfo.h>
 #include <gtest/gtest.h>
@@ -28,7 +28,8 @@ std::set<std::string> classesOnStack() {
     int status = 0;
     char* name = abi::__cxa_demangle(mangled.str(1).c_str(), nullptr, nullptr, &status);
     std::cmatch found;
-    if (status == 0 && std::regex_search(static_cast<const char*>(name), found, std::regex(R"(^theseus::(\w+)::(\w+)::)"))) {
+    if (status == 0 &&
+        std::regex_search(static_cast<const char*>(name), found, std::regex(R"(^theseus::(\w+)::(\w+)::)"))) {
       classes.insert(found.str(1) + "::" + found.str(2));
     }
     std::free(name);
@@ -56,7 +57,9 @@ class RecordingEndpoint final : public transport::Endpoint {
   std::string address() const override { return ""; }
   Status setPeers(std::vector<std::string>) override { return {}; }
   Result<transport::Channel*> connect(Rank) override { return &channel_; }
-  Result<bool> progress(transport::InboundHandler&) override { return fail(ErrorCode::kAborted, "nothing ever arrives"); }
+  Result<bool> progress(transport::InboundHandler&) override {
+    return fail(ErrorCode::kAborted, "nothing ever arrives");
+  }
   void resume() override {}
   void wait(base::Nanoseconds) override {}
   void wake() override {}
@@ -76,12 +79,15 @@ TEST(HopBudget, ThreeClassesFromRunToPut) {
   RecordingChannel channel;
   DataPlane plane({0, 2, std::chrono::seconds(1)}, std::make_unique<RecordingEndpoint>(channel));
   std::vector<float> data(1024), result(1024);
-  auto done = plane.run({Collective::kAllReduce, data.data(), result.data(), 1024, DataType::kFloat32, ReduceOp::kSum, 0}, 0, node);
+  auto done = plane.run(
+      {Collective::kAllReduce, data.data(), result.data(), 1024, DataType::kFloat32, ReduceOp::kSum, 0}, 0,
+      node);
   EXPECT_FALSE(done.has_value());
   channel.classes.erase("runtime::(anonymous namespace)");
   std::string shown;
   for (const auto& name : channel.classes) shown += name + " ";
-  EXPECT_TRUE(channel.classes.contains("exec::BlockRunner")) << shown << "(is the program linked with -rdynamic?)";
+  EXPECT_TRUE(channel.classes.contains("exec::BlockRunner"))
+      << shown << "(is the program linked with -rdynamic?)";
   for (const char* slow : {"policy", "synth", "control", "schedule"}) {
     for (const auto& name : channel.classes) EXPECT_NE(name.substr(0, name.find(':')), slow) << shown;
   }

@@ -13,8 +13,8 @@ constexpr base::Nanoseconds kBusyMin = std::chrono::milliseconds(8);
 /// Samples before what is known replaces what was known under the table before.
 constexpr std::uint64_t kSamplesMin = 2;
 
-/// A link that has bytes waiting for this share of a collective is what the collective waits for: its rate is its capacity. Below the second
-/// share it is not, and the rate is no more than a lower bound.
+/// A link that has bytes waiting for this share of a collective is what the collective waits for: its rate is
+/// its capacity. Below the second share it is not, and the rate is no more than a lower bound.
 constexpr double kSaturatedShare = 0.75;
 constexpr double kUnboundShare = 0.70;
 /// How much faster than when saturated a link must be seen to be no longer the link that it was.
@@ -31,17 +31,21 @@ std::optional<double> rateOf(const transport::LinkUse& use) {
 
 LinkMonitor::LinkMonitor(Rank rank, int size) : rank_(rank), size_(size), patience_(kPatienceMin) {}
 
-// A schedule that spares this rank's link cannot show how fast it has become: the link idles, and bursts are over before TCP has opened its
-// window. What it shows is that the old bound is gone. Then the best rate seen before is reported: the policy goes back to a schedule that
-// uses the link in full, and that one measures it. If the hope was vain, the next one takes twice the patience.
+// A schedule that spares this rank's link cannot show how fast it has become: the link idles, and bursts are
+// over before TCP has opened its window. What it shows is that the old bound is gone. Then the best rate seen
+// before is reported: the policy goes back to a schedule that uses the link in full, and that one measures
+// it. If the hope was vain, the next one takes twice the patience.
 bool LinkMonitor::watchRecovery(Regime& regime, double rate, double busyShare) {
   if (busyShare >= kSaturatedShare) {
     regime.saturatedRate += (regime.saturatedRate == 0 ? 1.0 : 0.3) * (rate - regime.saturatedRate);
     bestRate_ = std::max(bestRate_, rate);
-    if (hoping_) patience_ = rate < bestRate_ / kRecoveryStep / kRecoveryStep ? std::min(2 * patience_, kPatienceMax) : kPatienceMin;
+    if (hoping_)
+      patience_ = rate < bestRate_ / kRecoveryStep / kRecoveryStep ? std::min(2 * patience_, kPatienceMax)
+                                                                   : kPatienceMin;
     hoping_ = false;
   }
-  const bool beyond = regime.saturatedRate > 0 && busyShare < kUnboundShare && rate > kRecoveryStep * regime.saturatedRate;
+  const bool beyond =
+      regime.saturatedRate > 0 && busyShare < kUnboundShare && rate > kRecoveryStep * regime.saturatedRate;
   regime.unboundSamples = beyond ? regime.unboundSamples + 1 : std::max(0, regime.unboundSamples - 1);
   if (regime.unbound || regime.unboundSamples < patience_) return false;
   regime.unbound = true;
@@ -57,7 +61,8 @@ bool LinkMonitor::add(control::ScheduleSlot slot, const transport::LinkSample& s
   latest_ = slot;
   ++regime.samples;
   bool changed = regime.detectors[static_cast<std::size_t>(rank_)].add(*own) != policy::LinkChange::kNone;
-  if (watchRecovery(regime, *own, std::chrono::duration<double>(sample.egress.busy).count() / seconds)) changed = true;
+  if (watchRecovery(regime, *own, std::chrono::duration<double>(sample.egress.busy).count() / seconds))
+    changed = true;
   for (std::size_t peer = 0; peer < sample.toPeer.size(); ++peer) {
     if (static_cast<Rank>(peer) == rank_) continue;
     const auto rate = rateOf(sample.toPeer[peer]);

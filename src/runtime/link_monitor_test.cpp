@@ -34,7 +34,8 @@ TEST(LinkMonitor, ReportsRatesAndTheDrop) {
   EXPECT_NEAR((*monitor.rates())[1], kFast, 1e6);
   EXPECT_TRUE(std::isnan((*monitor.rates())[2]));
   int samples = 0;
-  while (!monitor.add(0, sample(kSlow, 0.45), 0.5)) ASSERT_LT(++samples, 4) << "a halved link must be noticed within a few collectives";
+  while (!monitor.add(0, sample(kSlow, 0.45), 0.5))
+    ASSERT_LT(++samples, 4) << "a halved link must be noticed within a few collectives";
   EXPECT_NEAR((*monitor.rates())[0], kSlow, 1e6);
 }
 

@@ -37,7 +37,8 @@ Result<synth::GeneratorCall> parseShortName(const std::string& text, int ranks) 
   const std::size_t open = text.find('(');
   call.generator = text.substr(0, open);
   if (open == std::string::npos) return call;
-  if (text.back() != ')') return fail(ErrorCode::kInvalidArgument, fmt::format("schedule '{}': no closing parenthesis", text));
+  if (text.back() != ')')
+    return fail(ErrorCode::kInvalidArgument, fmt::format("schedule '{}': no closing parenthesis", text));
   std::string rest = text.substr(open + 1, text.size() - open - 2);
   while (!rest.empty()) {
     const std::size_t comma = std::min(rest.find(','), rest.size());
@@ -47,9 +48,11 @@ Result<synth::GeneratorCall> parseShortName(const std::string& text, int ranks) 
     double value = 0;
     const char* end = part.data() + part.size();
     const bool number = equals != std::string::npos &&
-                        std::from_chars(part.data() + equals + 1, end, value).ptr == end && equals + 1 < part.size();
+                        std::from_chars(part.data() + equals + 1, end, value).ptr == end &&
+                        equals + 1 < part.size();
     if (!number) {
-      return fail(ErrorCode::kInvalidArgument, fmt::format("schedule '{}': '{}' is not name=number", text, part));
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("schedule '{}': '{}' is not name=number", text, part));
     }
     call.parameters[part.substr(0, equals)] = value;
   }
@@ -58,12 +61,17 @@ Result<synth::GeneratorCall> parseShortName(const std::string& text, int ranks) 
 
 }  // namespace
 
-Result<std::unique_ptr<resource::ScheduleNode>> materialize(const std::string& name, const policy::Preparation& preparation, Rank rank) {
+Result<std::unique_ptr<resource::ScheduleNode>> materialize(const std::string& name,
+                                                            const policy::Preparation& preparation,
+                                                            Rank rank) {
   if (preparation.schedule->usesSwitch()) {
-    return fail(ErrorCode::kUnsupported,
-                fmt::format("schedule {} needs switch channels (in-network reduction), which host memory lacks", name));
+    return fail(
+        ErrorCode::kUnsupported,
+        fmt::format("schedule {} needs switch channels (in-network reduction), which host memory lacks",
+                    name));
   }
-  return std::make_unique<resource::ScheduleNode>(name, preparation.schedule, rank, preparation.tailSynchronized);
+  return std::make_unique<resource::ScheduleNode>(name, preparation.schedule, rank,
+                                                  preparation.tailSynchronized);
 }
 
 Result<policy::Candidate> readCandidate(const std::string& text, int ranks) {
@@ -82,12 +90,13 @@ Result<policy::Candidate> readCandidate(const std::string& text, int ranks) {
   options.jobRanks = ranks;
   const schedule::Verdict verdict = schedule::verify(*schedule, options);
   if (!verdict.valid()) {
-    return fail(ErrorCode::kInvalidSchedule,
-                fmt::format("schedule '{}': {}", schedule->name, schedule::toString(verdict.findings.front())));
+    return fail(ErrorCode::kInvalidSchedule, fmt::format("schedule '{}': {}", schedule->name,
+                                                         schedule::toString(verdict.findings.front())));
   }
   if (schedule->collective() == Collective::kCustom) {
     return fail(ErrorCode::kUnsupported,
-                fmt::format("schedule '{}': collective '{}' has no call that it could serve", schedule->name, schedule->collectiveName));
+                fmt::format("schedule '{}': collective '{}' has no call that it could serve", schedule->name,
+                            schedule->collectiveName));
   }
   policy::Candidate candidate;
   candidate.name = schedule->name;
@@ -109,9 +118,11 @@ Result<std::vector<policy::Candidate>> fixedSchedules(const std::string& text, i
   auto call = parseShortName(text, ranks);
   if (!call) return fail(call.error());
   const auto& known = synth::generators();
-  const auto info = std::find_if(known.begin(), known.end(), [&](const auto& row) { return row.name == call->generator; });
+  const auto info =
+      std::find_if(known.begin(), known.end(), [&](const auto& row) { return row.name == call->generator; });
   if (info == known.end()) {
-    return fail(ErrorCode::kNotFound, fmt::format("schedule '{}': no generator has that name, and it is no plan text", text));
+    return fail(ErrorCode::kNotFound,
+                fmt::format("schedule '{}': no generator has that name, and it is no plan text", text));
   }
   for (Collective collective : info->collectives) {
     call->collective = collective;

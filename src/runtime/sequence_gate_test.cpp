@@ -33,15 +33,17 @@ TEST(SequenceGate, StopWakesForGood) {
   stopper.join();
 }
 
-// The rule that the switch stands on: whatever the interleaving, nothing at or above the promised limit runs before lift().
+// The rule that the switch stands on: whatever the interleaving, nothing at or above the promised limit runs
+// before lift().
 TEST(SequenceGate, NothingRunsBeyondAPromise) {
   SequenceGate gate;
-  std::atomic<SequenceNumber> ran{0};    // highest number that was let through, plus one
+  std::atomic<SequenceNumber> ran{0};  // highest number that was let through, plus one
   std::atomic<bool> stop{false};
   std::thread caller([&] {
     while (!stop.load()) {
       const SequenceNumber number = gate.issue();
-      while (!gate.mayRun(number) && !gate.waitUntilAllowed(number, std::chrono::milliseconds(100)) && !stop.load()) {
+      while (!gate.mayRun(number) && !gate.waitUntilAllowed(number, std::chrono::milliseconds(100)) &&
+             !stop.load()) {
       }
       if (gate.mayRun(number)) ran.store(number + 1);
     }

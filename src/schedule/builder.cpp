@@ -21,15 +21,19 @@ Entry& entryOf(std::vector<Entry>& list, Field field, ChannelType type) {
 
 }  // namespace
 
-// --- BlockBuilder ---------------------------------------------------------------------------------------------------
+// --- BlockBuilder
+// ---------------------------------------------------------------------------------------------------
 
 ThreadBlock& BlockBuilder::threadBlock() {
   return builder_->schedule_.ranks[static_cast<std::size_t>(rank_)].threadBlocks[block_];
 }
 
 Operand BlockBuilder::localOperand(ChunkRange range) {
-  return Operand{
-      .place = Operand::Place::kLocal, .buffer = range.buffer, .id = 0, .index = range.index, .size = range.size};
+  return Operand{.place = Operand::Place::kLocal,
+                 .buffer = range.buffer,
+                 .id = 0,
+                 .index = range.index,
+                 .size = range.size};
 }
 
 Operand BlockBuilder::remoteOperand(Rank peer, ChunkRange range) {
@@ -82,7 +86,8 @@ BlockBuilder& BlockBuilder::put(Rank peer, ChunkRange source, ChunkRange destina
   Op op;
   op.code = OpCode::kPut;
   op.channelType = channel.type;
-  // The format names a port channel for each destination and none for memory, where the buffer alone says where to.
+  // The format names a port channel for each destination and none for memory, where the buffer alone says
+  // where to.
   if (channel.type == ChannelType::kPort) op.channelIds = {channel.position};
   op.sources = {localOperand(source)};
   op.destinations = {remoteOperand(peer, destination)};
@@ -133,7 +138,8 @@ BlockBuilder& BlockBuilder::barrier(std::uint32_t barrierId, std::uint32_t threa
   return append(std::move(op));
 }
 
-// --- Builder --------------------------------------------------------------------------------------------------------
+// --- Builder
+// --------------------------------------------------------------------------------------------------------
 
 Builder::Builder(std::string name, Collective collective, int ranks) {
   THESEUS_CHECK(ranks > 0, "a schedule has at least one rank");
@@ -226,7 +232,8 @@ std::uint32_t Builder::declareChannel(Rank rank, Rank peer, ChannelType type) {
 
 std::uint32_t Builder::remoteBuffer(Rank rank, Rank peer, BufferKind kind, ChannelType type) {
   auto& buffers = schedule_.ranks[static_cast<std::size_t>(rank)].remoteBuffers;
-  const auto [found, isNew] = remoteBuffers_.try_emplace({rank, peer, kind}, static_cast<std::uint32_t>(buffers.size()));
+  const auto [found, isNew] =
+      remoteBuffers_.try_emplace({rank, peer, kind}, static_cast<std::uint32_t>(buffers.size()));
   if (isNew) buffers.push_back(RemoteBuffer{peer, kind, {}});
   auto& types = buffers[found->second].accessTypes;
   const auto place = std::lower_bound(types.begin(), types.end(), type);
@@ -234,7 +241,8 @@ std::uint32_t Builder::remoteBuffer(Rank rank, Rank peer, BufferKind kind, Chann
   return found->second;
 }
 
-std::uint32_t Builder::remoteBufferPosition(ThreadBlock& block, std::uint32_t remoteBuffer, ChannelType type) {
+std::uint32_t Builder::remoteBufferPosition(ThreadBlock& block, std::uint32_t remoteBuffer,
+                                            ChannelType type) {
   auto& ids = entryOf(block.remoteBuffers, &ThreadBlockRemoteBuffers::accessType, type).ids;
   const auto found = std::find(ids.begin(), ids.end(), remoteBuffer);
   const auto position = static_cast<std::uint32_t>(found - ids.begin());

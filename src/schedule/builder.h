@@ -1,5 +1,5 @@
-// Builds schedules op by op; what generators and tests use. One thread. Ids are handed out in order, so the same calls
-// give the same schedule on every rank.
+// Builds schedules op by op; what generators and tests use. One thread. Ids are handed out in order, so the
+// same calls give the same schedule on every rank.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +22,10 @@ struct ChunkRange {
 class Builder;
 
 /// Handle on one thread block of one rank; borrowed from the Builder, valid as long as it lives.
-/// `peer` methods use the block's own channel to that peer. Channels pair by number (the k-th that a rank declares to
-/// another with the k-th that the other declares back), so which two blocks talk is said with Builder::connect. A block that was
-/// not connected opens its channel at first use: then the first block that opens on one side talks with the first that opens
-/// on the other, the second with the second, and so on.
+/// `peer` methods use the block's own channel to that peer. Channels pair by number (the k-th that a rank
+/// declares to another with the k-th that the other declares back), so which two blocks talk is said with
+/// Builder::connect. A block that was not connected opens its channel at first use: then the first block that
+/// opens on one side talks with the first that opens on the other, the second with the second, and so on.
 class BlockBuilder {
  public:
   BlockBuilder& copy(ChunkRange source, ChunkRange destination);
@@ -33,7 +33,8 @@ class BlockBuilder {
   BlockBuilder& reduce(std::vector<ChunkRange> sources, ChunkRange destination);
   /// Writes `source` into `destination` of `peer` (buffer and chunks as the peer numbers them).
   BlockBuilder& put(Rank peer, ChunkRange source, ChunkRange destination);
-  /// put, then signal: one fused op on a port channel, two ops on a memory channel (MSCCL++ has the fused op for ports only).
+  /// put, then signal: one fused op on a port channel, two ops on a memory channel (MSCCL++ has the fused op
+  /// for ports only).
   BlockBuilder& putWithSignal(Rank peer, ChunkRange source, ChunkRange destination);
   BlockBuilder& signal(Rank peer);
   BlockBuilder& wait(Rank peer);
@@ -59,7 +60,8 @@ class BlockBuilder {
 
  private:
   friend class Builder;
-  BlockBuilder(Builder& builder, Rank rank, std::uint32_t block) : builder_(&builder), rank_(rank), block_(block) {}
+  BlockBuilder(Builder& builder, Rank rank, std::uint32_t block)
+      : builder_(&builder), rank_(rank), block_(block) {}
   ThreadBlock& threadBlock();
   BlockBuilder& sync(OpCode code, Rank peer);
 
@@ -91,7 +93,8 @@ class Builder {
   /// A new semaphore on `rank`; returns its id.
   std::uint32_t semaphore(Rank rank, std::int64_t initial = 0);
 
-  /// Ends the construction. A rank that opened fewer channels to a peer than the peer to it gets the missing ones.
+  /// Ends the construction. A rank that opened fewer channels to a peer than the peer to it gets the missing
+  /// ones.
   Schedule build() &&;
 
  private:

@@ -97,7 +97,8 @@ TEST(Builder, PutWithSignalIsOneOpOnAPortAndTwoInMemory) {
   EXPECT_EQ(port[0].channelType, ChannelType::kPort);
   EXPECT_THAT(port[0].channelIds, ElementsAre(0));
   EXPECT_EQ(port[1].code, OpCode::kFlush);
-  EXPECT_THAT(schedule.ranks[0].remoteBuffers[0].accessTypes, ElementsAre(ChannelType::kMemory, ChannelType::kPort));
+  EXPECT_THAT(schedule.ranks[0].remoteBuffers[0].accessTypes,
+              ElementsAre(ChannelType::kMemory, ChannelType::kPort));
   EXPECT_THAT(schedule.ranks[1].channelPeers(ChannelType::kPort), ElementsAre(0));
 }
 

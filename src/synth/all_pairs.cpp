@@ -10,11 +10,16 @@ using schedule::BlockBuilder;
 using schedule::Builder;
 using schedule::ChunkRange;
 
-/// One lane: a block on every rank, all connected to each other. It works on chunk `lane` of every rank's share.
+/// One lane: a block on every rank, all connected to each other. It works on chunk `lane` of every rank's
+/// share.
 class Lane {
  public:
   Lane(Builder& builder, int ranks, std::uint32_t channels, std::uint32_t lane)
-      : builder_(builder), ranks_(ranks), channels_(channels), lane_(lane), blocks_(blockOnEveryRank(builder, ranks)) {
+      : builder_(builder),
+        ranks_(ranks),
+        channels_(channels),
+        lane_(lane),
+        blocks_(blockOnEveryRank(builder, ranks)) {
     for (Rank first = 0; first < ranks; ++first) {
       for (Rank second = first + 1; second < ranks; ++second) builder.connect(at(first), at(second));
     }
@@ -93,10 +98,13 @@ void emitRank(Lane& lane, Rank rank, Collective collective, std::uint32_t ownChu
 }
 
 void emitStagedAllToAll(Lane& lane, Rank rank) {
-  lane.forPeers(rank, [&](Rank peer) { lane.at(rank).putWithSignal(peer, input(lane.chunk(peer)), lane.slot(peer, rank)); });
+  lane.forPeers(rank, [&](Rank peer) {
+    lane.at(rank).putWithSignal(peer, input(lane.chunk(peer)), lane.slot(peer, rank));
+  });
   lane.at(rank).copy(input(lane.chunk(rank)), output(lane.chunk(rank)));
   lane.waitForAll(rank);
-  lane.forPeers(rank, [&](Rank peer) { lane.at(rank).copy(lane.slot(rank, peer), output(lane.chunk(peer))); });
+  lane.forPeers(rank,
+                [&](Rank peer) { lane.at(rank).copy(lane.slot(rank, peer), output(lane.chunk(peer))); });
 }
 
 double opCount(const Arguments& arguments) {
@@ -144,9 +152,12 @@ Generator allPairsGenerator() {
                    .collectives = {Collective::kAllReduce, Collective::kAllGather, Collective::kReduceScatter,
                                    Collective::kAllToAll},
                    .minRanks = 1,
-                   .parameters = {{"channels", 1, 1, 64, "lanes side by side; each works on its part of every message"}},
-                   .doc = "Everybody sends to everybody at once: one step (two for all-reduce), so the lowest latency; p messages "
-                          "a rank and step. Sums are folded in rank order. The direct algorithms of Thakur, Rabenseifner and "
+                   .parameters = {{"channels", 1, 1, 64,
+                                   "lanes side by side; each works on its part of every message"}},
+                   .doc = "Everybody sends to everybody at once: one step (two for all-reduce), so the "
+                          "lowest latency; p messages "
+                          "a rank and step. Sums are folded in rank order. The direct algorithms of Thakur, "
+                          "Rabenseifner and "
                           "Gropp, IJHPCA 19 (2005), known from MSCCL as all-pairs.",
                    .automatic = true},
           .opCount = opCount,
@@ -158,7 +169,8 @@ Generator stagedAllPairsGenerator() {
                    .collectives = {Collective::kAllToAll},
                    .minRanks = 1,
                    .parameters = {{"channels", 1, 1, 64, "lanes side by side"}},
-                   .doc = "all_pairs through scratch: right in place too, for one more copy and as much scratch as the message.",
+                   .doc = "all_pairs through scratch: right in place too, for one more copy and as much "
+                          "scratch as the message.",
                    .automatic = false},
           .opCount = opCount,
           .expand = expandStaged};

@@ -27,7 +27,8 @@ Result<json> parseFlatObject(std::string_view text) {
   std::set<std::string> keys;
   std::string problem;
   const auto watch = [&](int depth, json::parse_event_t event, json& value) {
-    const bool opens = event == json::parse_event_t::object_start || event == json::parse_event_t::array_start;
+    const bool opens =
+        event == json::parse_event_t::object_start || event == json::parse_event_t::array_start;
     if (opens && depth > 0) problem = "values must be text or numbers";
     if (event == json::parse_event_t::key && depth == 1 && !keys.insert(value.get<std::string>()).second) {
       problem = fmt::format("key \"{}\" appears twice", value.get<std::string>());
@@ -53,7 +54,8 @@ std::string toText(const GeneratorCall& call) {
                                  json(call.generator).dump(-1, ' ', true, json::error_handler_t::replace),
                                  name(call.collective), call.ranks);
   for (const auto& [key, value] : call.parameters) {
-    text += fmt::format(",{}:{}", json(key).dump(-1, ' ', true, json::error_handler_t::replace), numberText(value));
+    text += fmt::format(",{}:{}", json(key).dump(-1, ' ', true, json::error_handler_t::replace),
+                        numberText(value));
   }
   return text + "}";
 }

@@ -28,15 +28,18 @@ Result<schedule::Schedule> expand(const Arguments& arguments) {
 }  // namespace
 
 Generator disseminationGenerator() {
-  return {.info = {.name = "dissemination",
-                   .collectives = {Collective::kBarrier},
-                   .minRanks = 1,
-                   .parameters = {},
-                   .doc = "Barrier in ceil(log2 p) steps for any p: in step k every rank signals the one 2^k further on. "
-                          "Hensgen, Finkel and Manber, Two algorithms for barrier synchronization, IJPP 17 (1988).",
-                   .automatic = true},
-          .opCount = opCount,
-          .expand = expand};
+  return {
+      .info = {.name = "dissemination",
+               .collectives = {Collective::kBarrier},
+               .minRanks = 1,
+               .parameters = {},
+               .doc =
+                   "Barrier in ceil(log2 p) steps for any p: in step k every rank signals the one 2^k "
+                   "further on. "
+                   "Hensgen, Finkel and Manber, Two algorithms for barrier synchronization, IJPP 17 (1988).",
+               .automatic = true},
+      .opCount = opCount,
+      .expand = expand};
 }
 
 }  // namespace theseus::synth

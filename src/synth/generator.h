@@ -1,4 +1,5 @@
-// What a generator is inside this module: its description, a bound on its size and its expansion. Plain functions, any thread.
+// What a generator is inside this module: its description, a bound on its size and its expansion. Plain
+// functions, any thread.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,9 @@ class Arguments {
   int ranks() const { return call_->ranks; }
   Collective collective() const { return call_->collective; }
   double number(std::string_view parameter) const;
-  std::uint32_t count(std::string_view parameter) const { return static_cast<std::uint32_t>(number(parameter)); }
+  std::uint32_t count(std::string_view parameter) const {
+    return static_cast<std::uint32_t>(number(parameter));
+  }
   Rank rank(std::string_view parameter) const { return static_cast<Rank>(number(parameter)); }
   /// A builder with the schedule's name and provenance.
   schedule::Builder builder() const;
@@ -29,7 +32,8 @@ class Arguments {
 
 struct Generator {
   GeneratorInfo info;
-  /// Ops over all ranks, roughly and not too low; expansions that would be too large are refused before they start.
+  /// Ops over all ranks, roughly and not too low; expansions that would be too large are refused before they
+  /// start.
   double (*opCount)(const Arguments& arguments);
   Result<schedule::Schedule> (*expand)(const Arguments& arguments);
 };

@@ -18,8 +18,8 @@ constexpr int kMaxRanks = 4096;
 
 const std::vector<Generator>& registry() {
   static const std::vector<Generator> all = {
-      ringGenerator(),          halvingDoublingGenerator(), allPairsGenerator(),      stagedAllPairsGenerator(),
-      binaryTreeGenerator(),    chainGenerator(),           disseminationGenerator(), stragglerAwareGenerator(),
+      ringGenerator(),       halvingDoublingGenerator(), allPairsGenerator(),      stagedAllPairsGenerator(),
+      binaryTreeGenerator(), chainGenerator(),           disseminationGenerator(), stragglerAwareGenerator(),
   };
   return all;
 }
@@ -33,20 +33,20 @@ const Generator* find(std::string_view name) {
 
 Status checkParameters(const GeneratorCall& call, const GeneratorInfo& info) {
   for (const auto& [name, value] : call.parameters) {
-    const auto known = std::find_if(info.parameters.begin(), info.parameters.end(),
-                                    [&parameter = name](const ParameterInfo& row) { return row.name == parameter; });
+    const auto known =
+        std::find_if(info.parameters.begin(), info.parameters.end(),
+                     [&parameter = name](const ParameterInfo& row) { return row.name == parameter; });
     if (known == info.parameters.end()) {
       std::string names;
       for (const ParameterInfo& row : info.parameters) names += (names.empty() ? "" : ", ") + row.name;
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("generator {} has no parameter \"{}\"; it has: {}", info.name, name,
-                              names.empty() ? "none" : names));
+      return fail(ErrorCode::kInvalidArgument, fmt::format("generator {} has no parameter \"{}\"; it has: {}",
+                                                           info.name, name, names.empty() ? "none" : names));
     }
     const bool inRange = value >= known->minimum && value <= known->maximum;  // false for NaN
     if (!inRange || (known->whole && value != std::floor(value))) {
       return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("generator {}: {} = {} must be a {}number from {} to {}", info.name, name, value,
-                              known->whole ? "whole " : "", known->minimum, known->maximum));
+                  fmt::format("generator {}: {} = {} must be a {}number from {} to {}", info.name, name,
+                              value, known->whole ? "whole " : "", known->minimum, known->maximum));
     }
   }
   return {};
@@ -54,20 +54,23 @@ Status checkParameters(const GeneratorCall& call, const GeneratorInfo& info) {
 
 Status checkCall(const GeneratorCall& call, const Generator& generator) {
   const GeneratorInfo& info = generator.info;
-  if (std::find(info.collectives.begin(), info.collectives.end(), call.collective) == info.collectives.end()) {
+  if (std::find(info.collectives.begin(), info.collectives.end(), call.collective) ==
+      info.collectives.end()) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("generator {} makes no {}", info.name, name(call.collective)));
   }
   if (call.ranks < info.minRanks || call.ranks > kMaxRanks) {
-    return fail(ErrorCode::kInvalidArgument, fmt::format("generator {} is for {} to {} ranks, not {}", info.name,
-                                                         info.minRanks, kMaxRanks, call.ranks));
+    return fail(ErrorCode::kInvalidArgument, fmt::format("generator {} is for {} to {} ranks, not {}",
+                                                         info.name, info.minRanks, kMaxRanks, call.ranks));
   }
   THESEUS_TRY(checkParameters(call, info));
   const double ops = generator.opCount(Arguments(call, info));
   if (ops > kMaxOps) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} over {} ranks would have about {:.0f} ops, more than {:.0f}: use fewer segments or channels",
-                            shortName(call), call.ranks, ops, kMaxOps));
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format(
+            "{} over {} ranks would have about {:.0f} ops, more than {:.0f}: use fewer segments or channels",
+            shortName(call), call.ranks, ops, kMaxOps));
   }
   return {};
 }
@@ -76,8 +79,9 @@ Status checkCall(const GeneratorCall& call, const Generator& generator) {
 Status checkResult(const GeneratorCall& call, const schedule::Schedule& schedule) {
   const schedule::Verdict verdict = schedule::verify(schedule);
   if (verdict.valid()) return {};
-  return fail(ErrorCode::kInvalidSchedule, fmt::format("{} over {} ranks makes an invalid schedule: {}", shortName(call),
-                                                       call.ranks, toString(verdict.findings.front())));
+  return fail(ErrorCode::kInvalidSchedule,
+              fmt::format("{} over {} ranks makes an invalid schedule: {}", shortName(call), call.ranks,
+                          toString(verdict.findings.front())));
 }
 
 }  // namespace
@@ -116,7 +120,8 @@ Result<schedule::Schedule> generate(const GeneratorCall& call) {
   if (generator == nullptr) {
     std::string names;
     for (const Generator& known : registry()) names += (names.empty() ? "" : ", ") + known.info.name;
-    return fail(ErrorCode::kNotFound, fmt::format("no generator \"{}\"; there are: {}", call.generator, names));
+    return fail(ErrorCode::kNotFound,
+                fmt::format("no generator \"{}\"; there are: {}", call.generator, names));
   }
   THESEUS_TRY(checkCall(call, *generator));
   auto schedule = generator->expand(Arguments(call, generator->info));

@@ -1,5 +1,6 @@
-// (collective, ranks, parameters) -> schedule. Pure and deterministic: the same call gives the same bytes on every rank,
-// so a schedule can travel as its call. Every result passes the verifier before it is returned. Any thread.
+// (collective, ranks, parameters) -> schedule. Pure and deterministic: the same call gives the same bytes on
+// every rank, so a schedule can travel as its call. Every result passes the verifier before it is returned.
+// Any thread.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,8 @@ struct GeneratorCall {
 
 /// Canonical JSON: generator, collective, ranks, then the parameters sorted by name.
 std::string toText(const GeneratorCall& call);
-/// Strict: duplicate keys, missing keys, and values that are no numbers are errors. What they mean is generate's business.
+/// Strict: duplicate keys, missing keys, and values that are no numbers are errors. What they mean is
+/// generate's business.
 Result<GeneratorCall> parseGeneratorCall(std::string_view text);
 /// Short name for tables: "ring", "straggler_aware(rank=3,ratio=2)".
 std::string shortName(const GeneratorCall& call);
@@ -51,8 +53,8 @@ struct GeneratorInfo {
 /// All generators, in a fixed order.
 const std::vector<GeneratorInfo>& generators();
 
-/// Expands a call. Errors: unknown generator or parameter, value out of range, too few ranks, and (our own bug, but
-/// never silent) a result that the verifier refuses.
+/// Expands a call. Errors: unknown generator or parameter, value out of range, too few ranks, and (our own
+/// bug, but never silent) a result that the verifier refuses.
 Result<schedule::Schedule> generate(const GeneratorCall& call);
 
 }  // namespace theseus::synth

@@ -10,12 +10,15 @@ using schedule::BlockBuilder;
 using schedule::Builder;
 using schedule::ChunkRange;
 
-/// One lane over `core` chunks from `base` on. Ranks below `core`, a power of two, do the work; rank core + i hands its
-/// vector to rank i before and gets the result after.
+/// One lane over `core` chunks from `base` on. Ranks below `core`, a power of two, do the work; rank core + i
+/// hands its vector to rank i before and gets the result after.
 class Lane {
  public:
   Lane(Builder& builder, int ranks, std::uint32_t base)
-      : builder_(builder), ranks_(ranks), core_(std::bit_floor(static_cast<std::uint32_t>(ranks))), base_(base),
+      : builder_(builder),
+        ranks_(ranks),
+        core_(std::bit_floor(static_cast<std::uint32_t>(ranks))),
+        base_(base),
         blocks_(blockOnEveryRank(builder, ranks)) {
     for (std::uint32_t rank = 0; rank < core_; ++rank) {
       if (hasExtra(rank)) builder_.connect(at(rank), at(rank + core_));
@@ -42,7 +45,8 @@ class Lane {
 
   void emitExtra(std::uint32_t rank) {
     const std::uint32_t partner = rank - core_;
-    at(rank).putWithSignal(static_cast<Rank>(partner), input(base_, core_), scratch(foldSlots_[partner], core_));
+    at(rank).putWithSignal(static_cast<Rank>(partner), input(base_, core_),
+                           scratch(foldSlots_[partner], core_));
     at(rank).wait(static_cast<Rank>(partner));
   }
 
@@ -113,9 +117,12 @@ Generator halvingDoublingGenerator() {
                    .collectives = {Collective::kAllReduce},
                    .minRanks = 1,
                    .parameters = {{"channels", 1, 1, 64, "lanes side by side"}},
-                   .doc = "Recursive halving, then recursive doubling: 2 log2(p) steps and the least bytes when p is a power of "
-                          "two; other ranks fold in and out. For small and medium messages. Rabenseifner, Optimization of "
-                          "collective reduction operations, ICCS 2004; Thakur, Rabenseifner and Gropp, IJHPCA 19 (2005).",
+                   .doc = "Recursive halving, then recursive doubling: 2 log2(p) steps and the least bytes "
+                          "when p is a power of "
+                          "two; other ranks fold in and out. For small and medium messages. Rabenseifner, "
+                          "Optimization of "
+                          "collective reduction operations, ICCS 2004; Thakur, Rabenseifner and Gropp, "
+                          "IJHPCA 19 (2005).",
                    .automatic = true},
           .opCount = opCount,
           .expand = expand};

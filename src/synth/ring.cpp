@@ -8,8 +8,8 @@ namespace {
 using schedule::BlockBuilder;
 using schedule::Builder;
 
-/// One lane: a block on every rank, each connected to the next. It works on one message ("piece") of every rank's
-/// share at a time, so that its scratch slots serve again for the next piece.
+/// One lane: a block on every rank, each connected to the next. It works on one message ("piece") of every
+/// rank's share at a time, so that its scratch slots serve again for the next piece.
 class Lane {
  public:
   Lane(Builder& builder, int ranks, const RingPart& part)
@@ -23,8 +23,8 @@ class Lane {
     for (Rank rank = 0; rank < ranks_; ++rank) slots_.push_back(builder_.scratch(rank, count));
   }
 
-  /// Every rank ends with the sum of its own share of `piece` in its output at `result`. The share of rank g starts with
-  /// its next rank, which has the longest way to go, and gathers contributions around the ring.
+  /// Every rank ends with the sum of its own share of `piece` in its output at `result`. The share of rank g
+  /// starts with its next rank, which has the longest way to go, and gathers contributions around the ring.
   void reduceScatter(Rank rank, std::uint32_t piece, schedule::ChunkRange result) {
     BlockBuilder& block = blocks_[static_cast<std::size_t>(rank)];
     if (ranks_ == 1) {
@@ -34,7 +34,8 @@ class Lane {
     const Rank next = shifted(rank, 1, ranks_), previous = shifted(rank, -1, ranks_);
     block.putWithSignal(next, share(schedule::BufferKind::kInput, previous, piece), slot(next, 0));
     for (int step = 0; step < ranks_ - 1; ++step) {
-      const schedule::ChunkRange own = share(schedule::BufferKind::kInput, shifted(rank, -step - 2, ranks_), piece);
+      const schedule::ChunkRange own =
+          share(schedule::BufferKind::kInput, shifted(rank, -step - 2, ranks_), piece);
       block.wait(previous);
       const bool last = step == ranks_ - 2;
       block.reduce({slot(rank, step), own}, last ? result : slot(rank, step));
@@ -49,28 +50,35 @@ class Lane {
     const Rank next = shifted(rank, 1, ranks_), previous = shifted(rank, -1, ranks_);
     block.putWithSignal(next, own, share(schedule::BufferKind::kOutput, rank, piece));
     for (int step = 0; step < ranks_ - 1; ++step) {
-      const schedule::ChunkRange arrived = share(schedule::BufferKind::kOutput, shifted(rank, -step - 1, ranks_), piece);
+      const schedule::ChunkRange arrived =
+          share(schedule::BufferKind::kOutput, shifted(rank, -step - 1, ranks_), piece);
       block.wait(previous);
       if (step < ranks_ - 2) block.putWithSignal(next, arrived, arrived);
     }
   }
 
   /// Tells the previous rank that this rank's slots are free. Needed only when nothing else proves it.
-  void freeSlots(Rank rank) { if (ranks_ > 1) at(rank).signal(shifted(rank, -1, ranks_)); }
-  void awaitFreeSlots(Rank rank) { if (ranks_ > 1) at(rank).wait(shifted(rank, 1, ranks_)); }
+  void freeSlots(Rank rank) {
+    if (ranks_ > 1) at(rank).signal(shifted(rank, -1, ranks_));
+  }
+  void awaitFreeSlots(Rank rank) {
+    if (ranks_ > 1) at(rank).wait(shifted(rank, 1, ranks_));
+  }
 
   BlockBuilder& at(Rank rank) { return blocks_[static_cast<std::size_t>(rank)]; }
 
   /// Chunks of `piece` within rank `owner`'s share.
   schedule::ChunkRange share(schedule::BufferKind buffer, Rank owner, std::uint32_t piece) const {
     const std::uint32_t pieces = part_.channels * part_.segments;
-    return {buffer, part_.firstChunk + (static_cast<std::uint32_t>(owner) * pieces + piece) * part_.width, part_.width};
+    return {buffer, part_.firstChunk + (static_cast<std::uint32_t>(owner) * pieces + piece) * part_.width,
+            part_.width};
   }
 
  private:
   void connect(Rank first, Rank second) { builder_.connect(at(first), at(second)); }
   schedule::ChunkRange slot(Rank rank, int step) const {
-    return scratch(slots_[static_cast<std::size_t>(rank)] + static_cast<std::uint32_t>(step) * part_.width, part_.width);
+    return scratch(slots_[static_cast<std::size_t>(rank)] + static_cast<std::uint32_t>(step) * part_.width,
+                   part_.width);
   }
 
   Builder& builder_;
@@ -144,7 +152,8 @@ void addRingAllReduce(Builder& builder, int ranks, const RingPart& part) {
     lane.reserveSlots();
     for (Rank rank = 0; rank < ranks; ++rank) {
       for (std::uint32_t segment = 0; segment < part.segments; ++segment) {
-        // A rank that holds all sums of one piece knows that every partial sum of it was consumed: the slots are free.
+        // A rank that holds all sums of one piece knows that every partial sum of it was consumed: the slots
+        // are free.
         const std::uint32_t piece = segment * part.channels + channel;
         const schedule::ChunkRange own = lane.share(schedule::BufferKind::kOutput, rank, piece);
         lane.reduceScatter(rank, piece, own);
@@ -155,18 +164,22 @@ void addRingAllReduce(Builder& builder, int ranks, const RingPart& part) {
 }
 
 Generator ringGenerator() {
-  return {.info = {.name = "ring",
-                   .collectives = {Collective::kAllReduce, Collective::kAllGather, Collective::kReduceScatter},
-                   .minRanks = 1,
-                   .parameters = {{"channels", 4, 1, 64, "lanes side by side; their messages overlap on each link"},
-                                  {"segments", 4, 1, 1024,
-                                   "messages one after the other within a lane and step: smaller messages, less scratch"}},
-                   .doc = "Every rank talks to its two neighbours only and every link carries the least possible: for large "
-                          "messages on equal links. Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms for clusters "
-                          "of workstations, JPDC 69 (2009).",
-                   .automatic = true},
-          .opCount = opCount,
-          .expand = expand};
+  return {
+      .info = {.name = "ring",
+               .collectives = {Collective::kAllReduce, Collective::kAllGather, Collective::kReduceScatter},
+               .minRanks = 1,
+               .parameters =
+                   {{"channels", 4, 1, 64, "lanes side by side; their messages overlap on each link"},
+                    {"segments", 4, 1, 1024,
+                     "messages one after the other within a lane and step: smaller messages, less scratch"}},
+               .doc = "Every rank talks to its two neighbours only and every link carries the least "
+                      "possible: for large "
+                      "messages on equal links. Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms "
+                      "for clusters "
+                      "of workstations, JPDC 69 (2009).",
+               .automatic = true},
+      .opCount = opCount,
+      .expand = expand};
 }
 
 }  // namespace theseus::synth

@@ -13,7 +13,9 @@ struct RingPart {
   std::uint32_t width = 1;     // chunks a message
   std::uint32_t channels = 1;  // lanes side by side, each with its own blocks
   std::uint32_t segments = 1;  // messages that a lane sends one after the other, per step
-  std::uint32_t chunks(int ranks) const { return static_cast<std::uint32_t>(ranks) * channels * segments * width; }
+  std::uint32_t chunks(int ranks) const {
+    return static_cast<std::uint32_t>(ranks) * channels * segments * width;
+  }
 };
 
 /// Adds an all-reduce of the part's chunks: a reduce-scatter, then an all-gather.

@@ -1,5 +1,5 @@
-// All-reduce around one slow rank (OptCC): the healthy ranks reduce among themselves, the straggler only gives its vector
-// once and gets the result once. docs/generators.md tells the construction.
+// All-reduce around one slow rank (OptCC): the healthy ranks reduce among themselves, the straggler only
+// gives its vector once and gets the result once. docs/generators.md tells the construction.
 #include <algorithm>
 #include <cmath>
 
@@ -19,8 +19,8 @@ constexpr std::uint32_t kRingSegments = 4;
 /// Below this share the straggler's part would be too thin to repay its messages: an ordinary ring.
 constexpr double kSmallestShare = 0.02;
 
-/// The share of the buffer that goes around the straggler so that its link and the healthy ones finish together, when
-/// links may carry both parts at once.
+/// The share of the buffer that goes around the straggler so that its link and the healthy ones finish
+/// together, when links may carry both parts at once.
 double shareAroundStraggler(int ranks, double ratio) {
   const double p = ranks;
   return std::min(1.0, 2 * (p - 1) * (p - 1) * (ratio - 1) / ((p - 2) * (ratio * (p - 1) + 1)));
@@ -28,13 +28,15 @@ double shareAroundStraggler(int ranks, double ratio) {
 
 struct Shape {
   Rank straggler = 0;
-  std::uint32_t healthy = 0;   // ranks but the straggler
-  std::uint32_t segments = 0;  // of the part around the straggler; each has one section for every healthy rank
-  std::uint32_t lanes = 0;     // segments in flight
+  std::uint32_t healthy = 0;  // ranks but the straggler
+  std::uint32_t segments =
+      0;                    // of the part around the straggler; each has one section for every healthy rank
+  std::uint32_t lanes = 0;  // segments in flight
 };
 
-/// The blocks that carry section `section` of every segment of one lane: one on each healthy rank, and the straggler's.
-/// Blocks of their own for each section keep one that waits for the straggler from holding up the others.
+/// The blocks that carry section `section` of every segment of one lane: one on each healthy rank, and the
+/// straggler's. Blocks of their own for each section keep one that waits for the straggler from holding up
+/// the others.
 class SectionLane {
  public:
   SectionLane(Builder& builder, const Shape& shape, std::uint32_t section, std::uint32_t slot)
@@ -64,7 +66,8 @@ class SectionLane {
     straggler_.putWithSignal(owner, output(chunk), output(chunk));
   }
 
-  /// The straggler's part starts the chain; the owner ends with the whole sum and sends it to the straggler too.
+  /// The straggler's part starts the chain; the owner ends with the whole sum and sends it to the straggler
+  /// too.
   void emitStragglerFirst(std::uint32_t chunk) {
     const Rank first = rankOf(starter()), owner = rankOf(section_);
     straggler_.putWithSignal(first, input(chunk), scratch(slot_));
@@ -84,15 +87,19 @@ class SectionLane {
     return rank < shape_.straggler ? rank : rank + 1;
   }
   Rank next(std::uint32_t healthy) const { return rankOf((healthy + 1) % shape_.healthy); }
-  Rank previous(std::uint32_t healthy) const { return rankOf((healthy + shape_.healthy - 1) % shape_.healthy); }
+  Rank previous(std::uint32_t healthy) const {
+    return rankOf((healthy + shape_.healthy - 1) % shape_.healthy);
+  }
   std::uint32_t starter() const { return (section_ + 1) % shape_.healthy; }
   /// Hops from `from` to `to` along the healthy ring.
   std::uint32_t distance(std::uint32_t from, std::uint32_t to) const {
     return (to + shape_.healthy - from) % shape_.healthy;
   }
 
-  /// The starter sends `first`; each rank after it adds its own; the owner, who is last, keeps the sum in `result`.
-  void reduceAlongChain(std::uint32_t i, std::uint32_t chunk, schedule::ChunkRange first, schedule::ChunkRange result) {
+  /// The starter sends `first`; each rank after it adds its own; the owner, who is last, keeps the sum in
+  /// `result`.
+  void reduceAlongChain(std::uint32_t i, std::uint32_t chunk, schedule::ChunkRange first,
+                        schedule::ChunkRange result) {
     BlockBuilder& block = blocks_[i];
     if (i == starter()) {
       block.putWithSignal(next(i), first, scratch(slot_));
@@ -118,8 +125,8 @@ class SectionLane {
   std::vector<BlockBuilder> blocks_;
 };
 
-/// A rank goes on to the lane's next segment when it has the result of this one, which needed every partial sum: so one
-/// scratch chunk serves a section of a lane for ever.
+/// A rank goes on to the lane's next segment when it has the result of this one, which needed every partial
+/// sum: so one scratch chunk serves a section of a lane for ever.
 void addAroundStraggler(Builder& builder, const Shape& shape) {
   for (std::uint32_t lane = 0; lane < shape.lanes; ++lane) {
     for (std::uint32_t section = 0; section < shape.healthy; ++section) {
@@ -134,13 +141,15 @@ void addAroundStraggler(Builder& builder, const Shape& shape) {
   }
 }
 
-/// Segments for `share` of the buffer when the whole would have `segments`: a multiple of four, at least eight (or all).
+/// Segments for `share` of the buffer when the whole would have `segments`: a multiple of four, at least
+/// eight (or all).
 std::uint32_t segmentsFor(double share, std::uint32_t segments) {
   const auto scaled = static_cast<std::uint32_t>(std::lround(segments * share / 4)) * 4;
   return std::min(segments, std::max(8u, scaled));
 }
 
-/// The ordinary ring for what the part around the straggler leaves over; the chunk grid sets its size to a whole width.
+/// The ordinary ring for what the part around the straggler leaves over; the chunk grid sets its size to a
+/// whole width.
 RingPart ringBeside(int ranks, double share, std::uint32_t chunksAround) {
   RingPart part{.firstChunk = chunksAround, .channels = kRingChannels, .segments = kRingSegments};
   const double wanted = chunksAround * (1 - share) / share;
@@ -193,12 +202,17 @@ Generator stragglerAwareGenerator() {
                    .collectives = {Collective::kAllReduce},
                    .minRanks = 3,
                    .parameters = {{"rank", 0, 0, 4095, "the straggler"},
-                                  {"ratio", 2, 1, 1000, "how many times slower its link is than the others'", false},
+                                  {"ratio", 2, 1, 1000, "how many times slower its link is than the others'",
+                                   false},
                                   {"segments", 32, 4, 1024, "pieces of the whole buffer; a multiple of 4"},
-                                  {"in_flight", 8, 1, 64, "segments under way at a time; with 2 it loses a quarter"}},
-                   .doc = "Around one slow rank: it sends and receives the message once instead of nearly twice, the others "
-                          "carry the rest; below ratio 2 a part of the buffer still takes the ordinary ring, at the same time. "
-                          "OptCC: Chen et al., Don't Let a Few Network Failures Slow the Entire AllReduce, arXiv 2606.01680.",
+                                  {"in_flight", 8, 1, 64,
+                                   "segments under way at a time; with 2 it loses a quarter"}},
+                   .doc = "Around one slow rank: it sends and receives the message once instead of nearly "
+                          "twice, the others "
+                          "carry the rest; below ratio 2 a part of the buffer still takes the ordinary ring, "
+                          "at the same time. "
+                          "OptCC: Chen et al., Don't Let a Few Network Failures Slow the Entire AllReduce, "
+                          "arXiv 2606.01680.",
                    .automatic = false},
           .opCount = opCount,
           .expand = expand};

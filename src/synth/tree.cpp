@@ -25,7 +25,9 @@ struct Tree {
     return shifted(root, (position(rank) - 1) / arity, ranks);
   }
   /// Which of its parent's children a rank is.
-  std::uint32_t childNumber(Rank rank) const { return static_cast<std::uint32_t>((position(rank) - 1) % arity); }
+  std::uint32_t childNumber(Rank rank) const {
+    return static_cast<std::uint32_t>((position(rank) - 1) % arity);
+  }
   std::vector<Rank> children(Rank rank) const {
     std::vector<Rank> list;
     for (int number = 1; number <= arity; ++number) {
@@ -46,11 +48,15 @@ std::vector<BlockBuilder> connectedBlocks(Builder& builder, const Tree& tree) {
   return blocks;
 }
 
-/// Adds a reduction to the root's output. `rootDone`, if given, is a semaphore of the root released after each segment.
+/// Adds a reduction to the root's output. `rootDone`, if given, is a semaphore of the root released after
+/// each segment.
 class ReduceUp {
  public:
   ReduceUp(Builder& builder, const Tree& tree, std::uint32_t segments, std::optional<std::uint32_t> rootDone)
-      : tree_(tree), segments_(segments), window_(std::min(kWindow, segments)), rootDone_(rootDone),
+      : tree_(tree),
+        segments_(segments),
+        window_(std::min(kWindow, segments)),
+        rootDone_(rootDone),
         blocks_(connectedBlocks(builder, tree)) {
     for (Rank rank = 0; rank < tree.ranks; ++rank) {
       const auto children = static_cast<std::uint32_t>(tree.children(rank).size());
@@ -99,9 +105,10 @@ class ReduceUp {
   std::vector<std::uint32_t> slots_;
 };
 
-/// Adds a broadcast of the root's `source` buffer to every other rank's output. `ready`, if given, is a semaphore of the
-/// root taken before each segment.
-void broadcastDown(Builder& builder, const Tree& tree, std::uint32_t segments, std::optional<std::uint32_t> ready) {
+/// Adds a broadcast of the root's `source` buffer to every other rank's output. `ready`, if given, is a
+/// semaphore of the root taken before each segment.
+void broadcastDown(Builder& builder, const Tree& tree, std::uint32_t segments,
+                   std::optional<std::uint32_t> ready) {
   std::vector<BlockBuilder> blocks = connectedBlocks(builder, tree);
   const auto fromRoot = ready ? schedule::BufferKind::kOutput : schedule::BufferKind::kInput;
   for (Rank rank = 0; rank < tree.ranks; ++rank) {
@@ -123,7 +130,8 @@ double opCount(const Arguments& arguments) { return 12.0 * arguments.ranks() * a
 Result<schedule::Schedule> expandTree(const Arguments& arguments, int arity) {
   const Tree tree{.ranks = arguments.ranks(), .arity = arity, .root = arguments.rank("root")};
   if (tree.root >= tree.ranks) {
-    return fail(ErrorCode::kInvalidArgument, "root must be one of the " + std::to_string(tree.ranks) + " ranks");
+    return fail(ErrorCode::kInvalidArgument,
+                "root must be one of the " + std::to_string(tree.ranks) + " ranks");
   }
   const std::uint32_t segments = arguments.count("segments");
   Builder builder = arguments.builder();
@@ -160,20 +168,23 @@ GeneratorInfo treeInfo(std::string name, std::string doc) {
 }  // namespace
 
 Generator binaryTreeGenerator() {
-  return {.info = treeInfo("binary_tree",
-                           "Up and down a binary tree, pipelined in segments: depth log2(p), every link carries the whole "
-                           "message once each way. For small messages and many ranks. Sanders, Speck and Traeff, Two-tree "
-                           "algorithms, Parallel Computing 35 (2009), section 2 (one tree)."),
+  return {.info = treeInfo(
+              "binary_tree",
+              "Up and down a binary tree, pipelined in segments: depth log2(p), every link carries the whole "
+              "message once each way. For small messages and many ranks. Sanders, Speck and Traeff, Two-tree "
+              "algorithms, Parallel Computing 35 (2009), section 2 (one tree)."),
           .opCount = opCount,
           .expand = [](const Arguments& arguments) { return expandTree(arguments, 2); }};
 }
 
 Generator chainGenerator() {
-  return {.info = treeInfo("chain",
-                           "As binary_tree, with the ranks in one line: every rank sends the message once, so the best for "
-                           "large broadcasts and reductions with many segments. Known as pipeline or linear array."),
-          .opCount = opCount,
-          .expand = [](const Arguments& arguments) { return expandTree(arguments, 1); }};
+  return {
+      .info = treeInfo(
+          "chain",
+          "As binary_tree, with the ranks in one line: every rank sends the message once, so the best for "
+          "large broadcasts and reductions with many segments. Known as pipeline or linear array."),
+      .opCount = opCount,
+      .expand = [](const Arguments& arguments) { return expandTree(arguments, 1); }};
 }
 
 }  // namespace theseus::synth

@@ -26,7 +26,8 @@ std::vector<Figure> CounterRegistry::figures() const {
   for (const auto& [key, entry] : counters_) {
     list.push_back({key.name, entry.help, true, key.labels, static_cast<double>(entry.value->value())});
   }
-  for (const auto& [key, entry] : gauges_) list.push_back({key.name, entry.help, false, key.labels, entry.value->value()});
+  for (const auto& [key, entry] : gauges_)
+    list.push_back({key.name, entry.help, false, key.labels, entry.value->value()});
   std::sort(list.begin(), list.end(), [](const Figure& left, const Figure& right) {
     return std::tie(left.name, left.labels) < std::tie(right.name, right.labels);
   });
@@ -34,7 +35,8 @@ std::vector<Figure> CounterRegistry::figures() const {
 }
 
 CounterRegistry& counters() {
-  static CounterRegistry& instance = *new CounterRegistry;  // never destroyed: threads may count while the process ends
+  static CounterRegistry& instance =
+      *new CounterRegistry;  // never destroyed: threads may count while the process ends
   return instance;
 }
 

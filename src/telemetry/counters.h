@@ -1,5 +1,5 @@
-// Named counters and gauges: cheap to change from any thread, read by the sinks. Each belongs to a Registry, which owns it; references stay
-// valid as long as the registry lives.
+// Named counters and gauges: cheap to change from any thread, read by the sinks. Each belongs to a Registry,
+// which owns it; references stay valid as long as the registry lives.
 #pragma once
 
 #include <atomic>
@@ -50,8 +50,9 @@ struct Figure {
 
 class CounterRegistry {
  public:
-  /// The counter of that name and those labels, made at the first call; keep the reference, looking it up takes a lock. By custom a
-  /// counter's name ends in "_total" and a unit stands in the name: "theseus_sent_bytes_total".
+  /// The counter of that name and those labels, made at the first call; keep the reference, looking it up
+  /// takes a lock. By custom a counter's name ends in "_total" and a unit stands in the name:
+  /// "theseus_sent_bytes_total".
   Counter& counter(std::string_view name, std::string_view help, Labels labels = {});
   Gauge& gauge(std::string_view name, std::string_view help, Labels labels = {});
 

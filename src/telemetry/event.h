@@ -20,7 +20,7 @@ struct EventTraits {
   std::string_view name;   // "collective.begin"
   std::string_view track;  // "collective": equal for the Begin and the End of a pair
   EventKind kind = EventKind::Instant;
-  std::string_view a;      // what the values are
+  std::string_view a;  // what the values are
   std::string_view b;
 };
 

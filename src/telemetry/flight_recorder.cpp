@@ -31,7 +31,8 @@ class Lease {
   Lease() {
     Registry& all = registry();
     std::scoped_lock lock(all.mutex);
-    const auto free = std::find_if(all.rings.begin(), all.rings.end(), [](const NamedRing& ring) { return !ring.taken; });
+    const auto free =
+        std::find_if(all.rings.begin(), all.rings.end(), [](const NamedRing& ring) { return !ring.taken; });
     position_ = static_cast<std::size_t>(free - all.rings.begin());
     if (free == all.rings.end()) {
       all.rings.emplace_back();

@@ -1,5 +1,6 @@
-// What happened last, for a look after (or during) the flight: each thread writes its own fixed ring without locks, any thread may read all
-// rings at any time. Rings belong to the process and outlive their threads; a new thread takes over the ring of one that has ended.
+// What happened last, for a look after (or during) the flight: each thread writes its own fixed ring without
+// locks, any thread may read all rings at any time. Rings belong to the process and outlive their threads; a
+// new thread takes over the ring of one that has ended.
 #pragma once
 
 #include <array>
@@ -20,14 +21,15 @@ class EventRing {
 
   void record(std::int64_t nanoseconds, EventId id, std::uint64_t a, std::uint64_t b);
 
-  /// The events that are still there, oldest first. What is overwritten while it is read is left out, never torn.
+  /// The events that are still there, oldest first. What is overwritten while it is read is left out, never
+  /// torn.
   std::vector<Event> snapshot() const;
   /// Events ever recorded.
   std::uint64_t recorded() const;
 
  private:
-  /// A slot is valid when `stamp` is its position + 1 before and after the other fields are read (a sequence lock whose data are
-  /// atomics too, so that reading while writing is no data race).
+  /// A slot is valid when `stamp` is its position + 1 before and after the other fields are read (a sequence
+  /// lock whose data are atomics too, so that reading while writing is no data race).
   struct Slot {
     std::atomic<std::uint64_t> stamp{0};
     std::atomic<std::int64_t> nanoseconds{0};
@@ -58,7 +60,8 @@ inline void record(EventId id, std::uint64_t a = 0, std::uint64_t b = 0) {
 /// How the calling thread is called in traces from now on.
 void nameThread(std::string threadName);
 
-/// Copies of all rings, in the order in which the threads first recorded; a ring is written on while it is copied.
+/// Copies of all rings, in the order in which the threads first recorded; a ring is written on while it is
+/// copied.
 std::vector<ThreadEvents> flightRecord();
 
 inline void EventRing::record(std::int64_t nanoseconds, EventId id, std::uint64_t a, std::uint64_t b) {
@@ -67,7 +70,8 @@ inline void EventRing::record(std::int64_t nanoseconds, EventId id, std::uint64_
   Slot& slot = slots_[position % kCapacity];
   // Relaxed: the fence below orders it before the fields.
   slot.stamp.store(0, std::memory_order_relaxed);
-  // Release fence: a reader that sees one of the fields below and then takes its acquire fence also sees the stamp 0 (or a later one).
+  // Release fence: a reader that sees one of the fields below and then takes its acquire fence also sees the
+  // stamp 0 (or a later one).
   std::atomic_thread_fence(std::memory_order_release);
   // Relaxed: ordered by the fence above and the release below.
   slot.nanoseconds.store(nanoseconds, std::memory_order_relaxed);

@@ -20,7 +20,8 @@ TEST(EventRing, KeepsTheNewest) {
   ASSERT_EQ(ring.snapshot().size(), 1u);
   EXPECT_EQ(ring.snapshot()[0], (Event{5, EventId::kSend, 1, 2}));
   constexpr std::uint64_t kMore = 3 * EventRing::kCapacity + 7;
-  for (std::uint64_t i = 0; i < kMore; ++i) ring.record(static_cast<std::int64_t>(i), EventId::kArrival, i, 2 * i);
+  for (std::uint64_t i = 0; i < kMore; ++i)
+    ring.record(static_cast<std::int64_t>(i), EventId::kArrival, i, 2 * i);
   const std::vector<Event> events = ring.snapshot();
   ASSERT_EQ(events.size(), EventRing::kCapacity);
   for (std::size_t i = 0; i < events.size(); ++i) EXPECT_EQ(events[i].a, kMore - EventRing::kCapacity + i);
@@ -31,7 +32,8 @@ TEST(EventRing, IsReadWhileItIsWritten) {
   EventRing ring;
   std::atomic<bool> stop{false};
   std::thread writer([&] {
-    for (std::uint64_t i = 0; !stop.load(); ++i) ring.record(static_cast<std::int64_t>(3 * i), EventId::kSend, i, ~i);
+    for (std::uint64_t i = 0; !stop.load(); ++i)
+      ring.record(static_cast<std::int64_t>(3 * i), EventId::kSend, i, ~i);
   });
   while (ring.recorded() < 2 * EventRing::kCapacity) std::this_thread::yield();
   std::size_t seen = 0;
@@ -53,7 +55,8 @@ TEST(EventRing, IsReadWhileItIsWritten) {
 }
 
 const ThreadEvents* find(const std::vector<ThreadEvents>& threads, const std::string& name) {
-  const auto found = std::find_if(threads.begin(), threads.end(), [&](const ThreadEvents& row) { return row.thread == name; });
+  const auto found = std::find_if(threads.begin(), threads.end(),
+                                  [&](const ThreadEvents& row) { return row.thread == name; });
   return found == threads.end() ? nullptr : &*found;
 }
 
@@ -113,7 +116,8 @@ TEST(FlightRecorder, RecordingCostsLittle) {
   const std::chrono::duration<double, std::nano> time = std::chrono::steady_clock::now() - start;
   RecordProperty("nanoseconds_per_event", std::to_string(time.count() / kEvents));
   std::printf("  %.1f ns an event, clock included\n", time.count() / kEvents);
-  EXPECT_LT(time.count() / kEvents, 10'000) << "far above what a busy machine or a sanitizer explains: it has become a system call";
+  EXPECT_LT(time.count() / kEvents, 10'000)
+      << "far above what a busy machine or a sanitizer explains: it has become a system call";
 }
 
 TEST(Events, HaveDistinctNamesAndPairs) {

@@ -32,7 +32,8 @@ LogLevel levelFromEnvironment() {
   const char* text = std::getenv(kLevelVariable);
   if (text == nullptr) return LogLevel::kWarning;
   if (const auto level = parseLogLevel(text)) return *level;
-  std::fprintf(stderr, "theseus: %s=\"%s\" must be: debug, info, warning, error, off; using warning\n", kLevelVariable, text);
+  std::fprintf(stderr, "theseus: %s=\"%s\" must be: debug, info, warning, error, off; using warning\n",
+               kLevelVariable, text);
   return LogLevel::kWarning;
 }
 
@@ -54,7 +55,8 @@ std::optional<LogLevel> parseLogLevel(std::string_view text) {
 void log(LogLevel level, std::string_view component, std::string message) {
   if (level >= LogLevel::kOff || !logs(level)) return;
   const auto now = std::chrono::system_clock::now().time_since_epoch();
-  LogRecord record{level, component, message, std::chrono::duration_cast<std::chrono::nanoseconds>(now).count(), -1};
+  LogRecord record{level, component, message,
+                   std::chrono::duration_cast<std::chrono::nanoseconds>(now).count(), -1};
   Output& out = output();
   std::scoped_lock lock(out.mutex);
   record.rank = out.rank;
@@ -83,11 +85,13 @@ std::string formatLine(const LogRecord& record) {
   const std::int64_t microseconds = record.wallNanoseconds % kNanosecondsPerSecond / 1000;
   std::tm utc{};
   ::gmtime_r(&seconds, &utc);
-  std::string line = fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:06}Z ", utc.tm_year + 1900, utc.tm_mon + 1,
-                                 utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec, microseconds);
+  std::string line =
+      fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:06}Z ", utc.tm_year + 1900, utc.tm_mon + 1,
+                  utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec, microseconds);
   if (record.rank >= 0) line += fmt::format("rank {} ", record.rank);
   line += fmt::format("{} {}: ", name(record.level), record.component);
-  for (const char letter : record.message) line += static_cast<unsigned char>(letter) < ' ' || letter == 0x7f ? ' ' : letter;
+  for (const char letter : record.message)
+    line += static_cast<unsigned char>(letter) < ' ' || letter == 0x7f ? ' ' : letter;
   return line + '\n';
 }
 

@@ -1,5 +1,5 @@
-// Messages for people: one line on stderr unless another sink is set. Any thread; a line is written whole. For what happens often use the
-// flight recorder: this takes a lock.
+// Messages for people: one line on stderr unless another sink is set. Any thread; a line is written whole.
+// For what happens often use the flight recorder: this takes a lock.
 #pragma once
 
 #include <atomic>
@@ -40,15 +40,17 @@ inline bool logs(LogLevel level) {
 /// Writes a message. `component` is the module or part that speaks: "control", "tcp".
 void log(LogLevel level, std::string_view component, std::string message);
 
-/// From THESEUS_LOG at the start of the process (a value that is none is reported and "warning" used); then from here.
+/// From THESEUS_LOG at the start of the process (a value that is none is reported and "warning" used); then
+/// from here.
 void setLogLevel(LogLevel level);
 /// Shown in every line from now on; of use where a process is one rank.
 void setLogRank(int rank);
-/// Replaces the sink (stderr); an empty one restores stderr. Called under the log's lock: a sink must not log.
+/// Replaces the sink (stderr); an empty one restores stderr. Called under the log's lock: a sink must not
+/// log.
 void setLogSink(LogSink sink);
 
-/// "2026-03-01T12:00:00.123456Z rank 3 warning control: text\n"; control characters in the message are replaced, so that a
-/// message cannot pretend to be several lines.
+/// "2026-03-01T12:00:00.123456Z rank 3 warning control: text\n"; control characters in the message are
+/// replaced, so that a message cannot pretend to be several lines.
 std::string formatLine(const LogRecord& record);
 
 }  // namespace theseus::telemetry

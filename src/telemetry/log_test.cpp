@@ -15,7 +15,8 @@ using ::testing::ElementsAre;
 class LogTest : public ::testing::Test {
  protected:
   LogTest() {
-    setLogSink([this](const LogRecord& record) { lines_.push_back(formatLine(record).substr(kTimeLetters)); });
+    setLogSink(
+        [this](const LogRecord& record) { lines_.push_back(formatLine(record).substr(kTimeLetters)); });
   }
   ~LogTest() override {
     setLogSink({});
@@ -55,7 +56,8 @@ TEST_F(LogTest, ManyThreadsWriteWholeLines) {
   std::vector<std::thread> threads;
   for (int i = 0; i < kThreads; ++i) {
     threads.emplace_back([i] {
-      for (int line = 0; line < kLines; ++line) log(LogLevel::kError, "test", std::string(50, static_cast<char>('a' + i)));
+      for (int line = 0; line < kLines; ++line)
+        log(LogLevel::kError, "test", std::string(50, static_cast<char>('a' + i)));
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -72,7 +74,8 @@ TEST(LogLine, IsOneLineWhateverTheMessage) {
 }
 
 TEST(LogLevels, HaveNames) {
-  for (const LogLevel level : {LogLevel::kDebug, LogLevel::kInfo, LogLevel::kWarning, LogLevel::kError, LogLevel::kOff}) {
+  for (const LogLevel level :
+       {LogLevel::kDebug, LogLevel::kInfo, LogLevel::kWarning, LogLevel::kError, LogLevel::kOff}) {
     EXPECT_EQ(parseLogLevel(name(level)), level);
   }
   EXPECT_FALSE(parseLogLevel("loud").has_value());

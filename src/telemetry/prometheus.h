@@ -8,8 +8,8 @@
 
 namespace theseus::telemetry {
 
-/// `figures` must be sorted by name, as CounterRegistry::figures gives them: a name's lines stand together under one HELP and TYPE.
-/// Letters that a name may not have become '_'; label values and help are escaped.
+/// `figures` must be sorted by name, as CounterRegistry::figures gives them: a name's lines stand together
+/// under one HELP and TYPE. Letters that a name may not have become '_'; label values and help are escaped.
 std::string prometheusText(std::span<const Figure> figures);
 
 }  // namespace theseus::telemetry

@@ -41,7 +41,8 @@ TEST(Counters, ManyThreadsCountAndMakeThem) {
 
 TEST(Prometheus, WritesTheTextFormat) {
   CounterRegistry registry;
-  registry.gauge("theseus_link_rate", "bytes/s\nof a \\ link", {{"rank", "3"}, {"na me", "a\"b\\c\nd"}}).set(59.8e6);
+  registry.gauge("theseus_link_rate", "bytes/s\nof a \\ link", {{"rank", "3"}, {"na me", "a\"b\\c\nd"}})
+      .set(59.8e6);
   registry.gauge("theseus_link_rate", "", {{"rank", "10"}}).set(std::nan(""));
   registry.counter("theseus_calls_total", "calls").add(18'014'398'509'481'984);
   registry.gauge("7 up", "odd name").set(-HUGE_VAL);

@@ -29,7 +29,8 @@ std::string quoted(std::string_view text) {
 class Writer {
  public:
   explicit Writer(int rank) : rank_(rank) {
-    add(fmt::format(R"("name":"process_name","ph":"M","pid":{},"tid":0,"args":{{"name":"rank {}"}})", rank, rank));
+    add(fmt::format(R"("name":"process_name","ph":"M","pid":{},"tid":0,"args":{{"name":"rank {}"}})", rank,
+                    rank));
   }
 
   void thread(int number, const ThreadEvents& thread) {
@@ -49,7 +50,8 @@ class Writer {
   void place(const Event& event, Open& open) {
     if (static_cast<std::size_t>(event.id) >= kEventCount) return;
     const EventTraits& row = traits(event.id);
-    if (row.kind == EventKind::Instant) return header("i", event, event.nanoseconds, R"("s":"t",)" + arguments(event));
+    if (row.kind == EventKind::Instant)
+      return header("i", event, event.nanoseconds, R"("s":"t",)" + arguments(event));
     const auto key = std::make_pair(row.track, event.a);
     if (row.kind == EventKind::Begin) {
       open[key] = event;
@@ -58,7 +60,8 @@ class Writer {
     const auto begin = open.find(key);
     if (begin == open.end()) return;
     const std::int64_t duration = event.nanoseconds - begin->second.nanoseconds;
-    std::string values = fmt::format("\"dur\":{},\"args\":{{{}", microseconds(duration), fields(begin->second));
+    std::string values =
+        fmt::format("\"dur\":{},\"args\":{{{}", microseconds(duration), fields(begin->second));
     if (row.b != traits(begin->second.id).b) values += fmt::format(",{}:{}", quoted(row.b), event.b);
     header("X", event, begin->second.nanoseconds, values + "}");
     open.erase(begin);
@@ -74,8 +77,8 @@ class Writer {
   static std::string arguments(const Event& event) { return fmt::format("\"args\":{{{}}}", fields(event)); }
 
   void header(const char* phase, const Event& event, std::int64_t start, const std::string& rest) {
-    add(fmt::format(R"("name":{},"ph":"{}","pid":{},"tid":{},"ts":{},{})", quoted(traits(event.id).track), phase, rank_,
-                    thread_, microseconds(start), rest));
+    add(fmt::format(R"("name":{},"ph":"{}","pid":{},"tid":{},"ts":{},{})", quoted(traits(event.id).track),
+                    phase, rank_, thread_, microseconds(start), rest));
   }
   void add(const std::string& members) { text_ += (text_.empty() ? "{" : ",\n{") + members + "}"; }
 

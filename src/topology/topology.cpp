@@ -25,15 +25,17 @@ bool parseInt(std::string_view text, int& value) {
 }  // namespace
 
 bool Topology::allShareMemory() const {
-  return std::all_of(places_.begin(), places_.end(),
-                     [this](const RankPlace& place) { return place.memoryDomain == places_.front().memoryDomain; });
+  return std::all_of(places_.begin(), places_.end(), [this](const RankPlace& place) {
+    return place.memoryDomain == places_.front().memoryDomain;
+  });
 }
 
 std::vector<std::vector<Rank>> Topology::domains() const {
   std::vector<std::vector<Rank>> domains;
   for (Rank rank = 0; rank < ranks(); ++rank) {
-    auto found = std::find_if(domains.begin(), domains.end(),
-                              [&](const std::vector<Rank>& domain) { return shareMemory(domain.front(), rank); });
+    auto found = std::find_if(domains.begin(), domains.end(), [&](const std::vector<Rank>& domain) {
+      return shareMemory(domain.front(), rank);
+    });
     if (found == domains.end()) found = domains.insert(domains.end(), std::vector<Rank>{});
     found->push_back(rank);
   }
@@ -58,7 +60,8 @@ Result<RankPlace> parseRankPlace(std::string_view text) {
       place.memoryDomain = value;
       hasDomain = true;
     } else if (key != "cores" || !parseInt(value, place.cores) || place.cores < 1) {
-      return fail(ErrorCode::kInvalidArgument, fmt::format("place '{}': '{}' is not host=, domain= or cores=N", whole, word));
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("place '{}': '{}' is not host=, domain= or cores=N", whole, word));
     }
   }
   if (!hasDomain) return fail(ErrorCode::kInvalidArgument, fmt::format("place '{}' has no domain=", whole));
@@ -67,7 +70,8 @@ Result<RankPlace> parseRankPlace(std::string_view text) {
 
 std::string toText(const Topology& topology) {
   std::string text;
-  for (Rank rank = 0; rank < topology.ranks(); ++rank) text += fmt::format("rank {} {}\n", rank, toText(topology.place(rank)));
+  for (Rank rank = 0; rank < topology.ranks(); ++rank)
+    text += fmt::format("rank {} {}\n", rank, toText(topology.place(rank)));
   return text;
 }
 
@@ -79,8 +83,10 @@ Result<Topology> parseTopology(std::string_view text) {
     text.remove_prefix(std::min(end + 1, text.size()));
     const std::string_view whole = line;
     int rank = -1;
-    if (nextWord(line) != "rank" || !parseInt(nextWord(line), rank) || rank != static_cast<int>(places.size())) {
-      return fail(ErrorCode::kInvalidArgument, fmt::format("topology: line '{}' is not that of rank {}", whole, places.size()));
+    if (nextWord(line) != "rank" || !parseInt(nextWord(line), rank) ||
+        rank != static_cast<int>(places.size())) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("topology: line '{}' is not that of rank {}", whole, places.size()));
     }
     auto place = parseRankPlace(line);
     if (!place) return fail(place.error());

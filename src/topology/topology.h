@@ -1,5 +1,5 @@
-// Where the ranks of a job are: plain data with a text form, made by discovery, read by whoever chooses transports and schedules. Values, any
-// thread.
+// Where the ranks of a job are: plain data with a text form, made by discovery, read by whoever chooses
+// transports and schedules. Values, any thread.
 #pragma once
 
 #include <string>
@@ -11,7 +11,8 @@
 
 namespace theseus::topology {
 
-/// One rank's place. Ranks whose `memoryDomain` is equal can map each other's memory (one kernel, one network namespace).
+/// One rank's place. Ranks whose `memoryDomain` is equal can map each other's memory (one kernel, one network
+/// namespace).
 struct RankPlace {
   std::string host;          // name, for people
   std::string memoryDomain;  // opaque

@@ -15,7 +15,8 @@ TEST(Topology, TextRoundTripAndDomains) {
 }
 
 TEST(Topology, BadTextIsNamed) {
-  for (const char* text : {"", "rank 1 domain=x", "rank 0 host=x", "rank 0 domain=x cores=0", "rank 0 domain=x colour=red", "nonsense"}) {
+  for (const char* text : {"", "rank 1 domain=x", "rank 0 host=x", "rank 0 domain=x cores=0",
+                           "rank 0 domain=x colour=red", "nonsense"}) {
     auto read = parseTopology(text);
     ASSERT_FALSE(read.has_value()) << text;
     EXPECT_FALSE(read.error().message.empty());

@@ -1,4 +1,5 @@
-// A one-way pipe to one peer: ordered, reliable, non-blocking. Owned by its Endpoint; used only by the thread that drives the endpoint.
+// A one-way pipe to one peer: ordered, reliable, non-blocking. Owned by its Endpoint; used only by the thread
+// that drives the endpoint.
 #pragma once
 
 #include <cstddef>
@@ -13,9 +14,9 @@ class Channel {
  public:
   virtual ~Channel() = default;
 
-  /// Offers one segment. True: accepted; the header was copied, `payload` (header.bytes long, may be null when that is 0) must
-  /// stay valid and unchanged until completed() reaches the value that accepted() has now. False: no room, offer again after progress.
-  /// Errors: the peer is gone.
+  /// Offers one segment. True: accepted; the header was copied, `payload` (header.bytes long, may be null
+  /// when that is 0) must stay valid and unchanged until completed() reaches the value that accepted() has
+  /// now. False: no room, offer again after progress. Errors: the peer is gone.
   virtual Result<bool> put(const SegmentHeader& header, const std::byte* payload) = 0;
 
   /// False while the connection is still being made; put() accepts nothing before.

@@ -63,7 +63,9 @@ void exchangeEverything(Job& job, std::uint64_t count, double parkChance) {
       if (to == self) continue;
       Result<Channel*> channel = endpoint.connect(to);
       ASSERT_TRUE(channel.has_value()) << channel.error().message;
-      outgoing.push_back({.to = to, .channel = *channel, .count = count,
+      outgoing.push_back({.to = to,
+                          .channel = *channel,
+                          .count = count,
                           .sizes = base::Random(static_cast<std::uint64_t>(self * 100 + to))});
     }
     Drive drive{.endpoint = endpoint, .handler = handler, .limit = std::chrono::seconds(100), .failure = {}};
@@ -150,8 +152,10 @@ TEST_P(EveryTransport, BackpressureWhenNobodyReads) {
   receiver.park = false;
   job[1]->resume();
   Drive drive{.endpoint = *job[1], .handler = receiver, .limit = std::chrono::seconds(20), .failure = {}};
-  EXPECT_TRUE(drive.until([&] { return job[0]->progress(sender).has_value() && receiver.segments == accepted; }))
-      << receiver.segments << " of " << accepted << " " << drive.failure.message;
+  EXPECT_TRUE(drive.until([&] {
+    return job[0]->progress(sender).has_value() && receiver.segments == accepted;
+  })) << receiver.segments
+      << " of " << accepted << " " << drive.failure.message;
   EXPECT_EQ((*channel)->completed(), accepted);
 }
 
@@ -187,7 +191,8 @@ TEST_P(EveryTransport, WakeEndsAWaitAndAWaitEndsByItself) {
       job[0]->wake();
     });
     const base::TimePoint begin = clock.now();
-    while (!woken.load() && clock.now() - begin < std::chrono::seconds(10)) job[0]->wait(std::chrono::seconds(20));
+    while (!woken.load() && clock.now() - begin < std::chrono::seconds(10))
+      job[0]->wait(std::chrono::seconds(20));
     EXPECT_LT(clock.now() - begin, std::chrono::seconds(10));
     waker.join();
   }
@@ -245,10 +250,13 @@ TEST_P(EveryTransport, ASenderWakesWhenRoomAppears) {
     const base::TimePoint end = clock.now() + std::chrono::seconds(60);
     Channel* channel = self == 0 ? endpoint.connect(1).value() : nullptr;
     std::uint64_t sent = 0;
-    auto finished = [&] { return self == 0 ? channel->completed() == kSegments : handler.segments == kSegments; };
+    auto finished = [&] {
+      return self == 0 ? channel->completed() == kSegments : handler.segments == kSegments;
+    };
     while (!finished() && clock.now() < end) {
       bool moved = endpoint.progress(handler).value();
-      while (self == 0 && sent < kSegments && channel->put(header, payload.data()).value()) ++sent, moved = true;
+      while (self == 0 && sent < kSegments && channel->put(header, payload.data()).value())
+        ++sent, moved = true;
       const base::TimePoint start = clock.now();
       if (!moved) endpoint.wait(std::chrono::seconds(10));
       if (clock.now() - start > std::chrono::seconds(5)) ++slowest;
@@ -312,7 +320,9 @@ TEST_P(EveryTransport, AnOrderlyGoodbyeIsNoError) {
 
 class RefusingHandler final : public InboundHandler {
  public:
-  Result<Placement> onHeader(Rank, const SegmentHeader&) override { return fail(ErrorCode::kMismatch, "other call"); }
+  Result<Placement> onHeader(Rank, const SegmentHeader&) override {
+    return fail(ErrorCode::kMismatch, "other call");
+  }
   Status onDelivered(Rank, const SegmentHeader&) override { return {}; }
 };
 

@@ -24,7 +24,8 @@ Status Greeting::send(const std::vector<std::byte>& message) {
   const iovec piece{const_cast<std::byte*>(message.data()), message.size()};
   Result<drivers::Transfer> sent = drivers::sendGathered(socket_, std::span(&piece, 1));
   if (!sent) return fail(std::move(sent.error()));
-  if (sent->bytes != message.size()) return fail(ErrorCode::kTransport, "a fresh socket has no room for a short message");
+  if (sent->bytes != message.size())
+    return fail(ErrorCode::kTransport, "a fresh socket has no room for a short message");
   return {};
 }
 
@@ -61,15 +62,17 @@ void Admission::drop(const Visitor& visitor, std::string_view reason) {
   const base::TimePoint now = base::SteadyClock::instance().now();
   if (now - lastNotice_ < kNoticeInterval) return;
   lastNotice_ = now;
-  notice(fmt::format("rank {}: dropped a stranger from {}: {} ({} so far); the job goes on", options_.identity.self,
+  notice(fmt::format("rank {}: dropped a stranger from {}: {} ({} so far); the job goes on",
+                     options_.identity.self,
                      drivers::SocketAddress::remoteOf(visitor.greeting->socket()).text(), reason, dropped_));
 }
 
 void Admission::acceptSome(drivers::Poller& poller, base::TimePoint now) {
   for (int i = 0; i < kAcceptsPerTurn && callersWait_; ++i) {
     Result<std::optional<drivers::FileDescriptor>> socket = drivers::acceptOne(options_.listener);
-    if (!socket) notice(fmt::format("rank {}: {}; trying again with the next caller", options_.identity.self,
-                                    socket.error().message));
+    if (!socket)
+      notice(fmt::format("rank {}: {}; trying again with the next caller", options_.identity.self,
+                         socket.error().message));
     if (!socket || !*socket) {
       callersWait_ = false;
       return;
@@ -102,9 +105,12 @@ std::vector<Admission::Admitted> Admission::advance(drivers::Poller& poller, bas
       admitted.push_back({from, visitor.greeting->takeSocket()});
       return true;
     }
-    if (*state == Greeting::State::kEnded) drop(visitor, "it left without a word");
-    else if (now >= visitor.deadline) drop(visitor, "it said nothing that makes sense in time");
-    else return false;
+    if (*state == Greeting::State::kEnded)
+      drop(visitor, "it left without a word");
+    else if (now >= visitor.deadline)
+      drop(visitor, "it said nothing that makes sense in time");
+    else
+      return false;
     return true;
   };
   std::erase_if(greetings_, finished);

@@ -1,5 +1,6 @@
-// Sockets on which a handshake runs: one that a rank opened, and the bounded set that came in at its listener, strangers included.
-// Owned by an endpoint; used only by the thread that drives it. Nothing here blocks.
+// Sockets on which a handshake runs: one that a rank opened, and the bounded set that came in at its
+// listener, strangers included. Owned by an endpoint; used only by the thread that drives it. Nothing here
+// blocks.
 #pragma once
 
 #include <memory>
@@ -31,8 +32,9 @@ class Greeting {
   std::unique_ptr<Handshake> handshake_;
 };
 
-/// The door: takes connections from a listener and lets in who proves membership. A stranger costs one socket for a few seconds
-/// at most, and a crowd of them pushes out the oldest of the crowd, never anybody who is in.
+/// The door: takes connections from a listener and lets in who proves membership. A stranger costs one socket
+/// for a few seconds at most, and a crowd of them pushes out the oldest of the crowd, never anybody who is
+/// in.
 class Admission {
  public:
   struct Admitted {

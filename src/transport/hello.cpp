@@ -57,11 +57,16 @@ static_assert(sizeof(kConnectingRole) == sizeof(kAcceptingRole));
 
 const char* explain(Verdict verdict) {
   switch (verdict) {
-    case Verdict::kWelcome: return "welcome";
-    case Verdict::kWrongProof: return "it holds another secret, or belongs to another job";
-    case Verdict::kWrongRank: return "it is another rank, or its job has another size";
-    case Verdict::kDuplicate: return "it already has a connection from this rank: two processes claim the same rank";
-    case Verdict::kWrongVersion: return "it runs another version of Theseus";
+    case Verdict::kWelcome:
+      return "welcome";
+    case Verdict::kWrongProof:
+      return "it holds another secret, or belongs to another job";
+    case Verdict::kWrongRank:
+      return "it is another rank, or its job has another size";
+    case Verdict::kDuplicate:
+      return "it already has a connection from this rank: two processes claim the same rank";
+    case Verdict::kWrongVersion:
+      return "it runs another version of Theseus";
   }
   return "for a reason that this version does not know";
 }
@@ -92,10 +97,13 @@ Result<std::vector<std::byte>> ConnectingHandshake::onMessage(std::span<const st
 
 Result<std::vector<std::byte>> ConnectingHandshake::onChallenge(const ChallengeMessage& challenge) {
   if (challenge.magic != ChallengeMessage::kMagic)
-    return fail(ErrorCode::kTransport, fmt::format("what listens at rank {}'s address is not Theseus", peer_));
+    return fail(ErrorCode::kTransport,
+                fmt::format("what listens at rank {}'s address is not Theseus", peer_));
   if (challenge.version != kHelloVersion)
-    return fail(ErrorCode::kTransport, fmt::format("rank {} speaks version {} of the hello, this rank version {}: run the same "
-                                                   "build everywhere", peer_, challenge.version, kHelloVersion));
+    return fail(ErrorCode::kTransport,
+                fmt::format("rank {} speaks version {} of the hello, this rank version {}: run the same "
+                            "build everywhere",
+                            peer_, challenge.version, kHelloVersion));
   challenged_ = true;
   theirNonce_ = challenge.nonce;
   HelloMessage hello;
@@ -110,14 +118,19 @@ Result<std::vector<std::byte>> ConnectingHandshake::onChallenge(const ChallengeM
 
 Status ConnectingHandshake::onVerdict(const VerdictMessage& message) {
   if (message.magic != VerdictMessage::kMagic)
-    return fail(ErrorCode::kTransport, fmt::format("rank {} broke off the hello with something unknown", peer_));
+    return fail(ErrorCode::kTransport,
+                fmt::format("rank {} broke off the hello with something unknown", peer_));
   if (message.verdict != Verdict::kWelcome)
-    return fail(ErrorCode::kTransport, fmt::format("rank {} refused this rank: {}", peer_, explain(message.verdict)));
+    return fail(ErrorCode::kTransport,
+                fmt::format("rank {} refused this rank: {}", peer_, explain(message.verdict)));
   const base::Digest256 expected =
       prove(identity_, {kAcceptingRole, identity_.self, peer_, identity_.size, theirNonce_, ourNonce_});
   if (!base::equalInConstantTime(message.proof, expected))
-    return fail(ErrorCode::kTransport,
-                fmt::format("what listens at rank {}'s address does not know the job's secret: another job, or an impostor", peer_));
+    return fail(
+        ErrorCode::kTransport,
+        fmt::format(
+            "what listens at rank {}'s address does not know the job's secret: another job, or an impostor",
+            peer_));
   return {};
 }
 
@@ -151,11 +164,13 @@ Result<std::vector<std::byte>> AcceptingHandshake::onMessage(std::span<const std
   answer.verdict = judge(hello);
   if (answer.verdict != Verdict::kWelcome) {
     farewell_ = toBytes(answer);
-    const char* reason = answer.verdict == Verdict::kWrongProof    ? "it holds another secret, or belongs to another job"
-                         : answer.verdict == Verdict::kWrongVersion ? "it runs another version of Theseus"
-                         : answer.verdict == Verdict::kDuplicate    ? "its rank is connected already: two processes claim it"
-                                                                    : "it is lost: wrong rank or size of job";
-    return fail(ErrorCode::kTransport, fmt::format("{} (says it is rank {} of {})", reason, hello.from, hello.size));
+    const char* reason =
+        answer.verdict == Verdict::kWrongProof     ? "it holds another secret, or belongs to another job"
+        : answer.verdict == Verdict::kWrongVersion ? "it runs another version of Theseus"
+        : answer.verdict == Verdict::kDuplicate    ? "its rank is connected already: two processes claim it"
+                                                   : "it is lost: wrong rank or size of job";
+    return fail(ErrorCode::kTransport,
+                fmt::format("{} (says it is rank {} of {})", reason, hello.from, hello.size));
   }
   peer_ = hello.from;
   answer.proof = prove(identity_, {kAcceptingRole, hello.from, hello.to, hello.size, ourNonce_, hello.nonce});

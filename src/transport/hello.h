@@ -1,5 +1,6 @@
-// How two ranks that have just met over a socket prove to each other that they belong to one job, without ever sending its
-// secret. Challenge, hello, verdict: three messages of fixed size, docs/wire-format.md. No IO; owned by whoever owns the socket.
+// How two ranks that have just met over a socket prove to each other that they belong to one job, without
+// ever sending its secret. Challenge, hello, verdict: three messages of fixed size, docs/wire-format.md. No
+// IO; owned by whoever owns the socket.
 #pragma once
 
 #include <array>
@@ -18,13 +19,13 @@ namespace theseus::transport {
 constexpr std::uint32_t kHelloVersion = 1;
 using Nonce = std::array<std::byte, 32>;
 
-struct ChallengeMessage {  // accepting side, at once
+struct ChallengeMessage {                              // accepting side, at once
   static constexpr std::uint32_t kMagic = 0x43534854;  // "THSC"
   std::uint32_t magic = kMagic;
   std::uint32_t version = kHelloVersion;
   Nonce nonce{};
 };
-struct HelloMessage {  // connecting side
+struct HelloMessage {                                  // connecting side
   static constexpr std::uint32_t kMagic = 0x48534854;  // "THSH"
   std::uint32_t magic = kMagic;
   std::uint32_t version = kHelloVersion;
@@ -35,15 +36,22 @@ struct HelloMessage {  // connecting side
   Nonce nonce{};
   base::Digest256 proof{};
 };
-enum class Verdict : std::uint32_t { kWelcome = 0, kWrongProof = 1, kWrongRank = 2, kDuplicate = 3, kWrongVersion = 4 };
-struct VerdictMessage {  // accepting side
+enum class Verdict : std::uint32_t {
+  kWelcome = 0,
+  kWrongProof = 1,
+  kWrongRank = 2,
+  kDuplicate = 3,
+  kWrongVersion = 4
+};
+struct VerdictMessage {                                // accepting side
   static constexpr std::uint32_t kMagic = 0x56534854;  // "THSV"
   std::uint32_t magic = kMagic;
   Verdict verdict = Verdict::kWelcome;
   base::Digest256 proof{};
 };
 static_assert(sizeof(ChallengeMessage) == 40 && offsetof(ChallengeMessage, nonce) == 8);
-static_assert(sizeof(HelloMessage) == 88 && offsetof(HelloMessage, nonce) == 24 && offsetof(HelloMessage, proof) == 56);
+static_assert(sizeof(HelloMessage) == 88 && offsetof(HelloMessage, nonce) == 24 &&
+              offsetof(HelloMessage, proof) == 56);
 static_assert(sizeof(VerdictMessage) == 40 && offsetof(VerdictMessage, proof) == 8);
 
 struct HelloIdentity {
@@ -62,8 +70,8 @@ class Handshake {
   bool done() const { return done_; }
   /// The other side; meaningful when done.
   Rank peer() const { return peer_; }
-  /// `bytes` of wanted() were filled. The message to send in answer, maybe empty. An error ends the handshake; the answer that
-  /// tells the other side why, if there is one, is in farewell().
+  /// `bytes` of wanted() were filled. The message to send in answer, maybe empty. An error ends the
+  /// handshake; the answer that tells the other side why, if there is one, is in farewell().
   Result<std::vector<std::byte>> received(std::size_t bytes);
   const std::vector<std::byte>& farewell() const { return farewell_; }
 

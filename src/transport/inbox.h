@@ -1,5 +1,5 @@
-// The memory that one rank receives through: a word that says whether it sleeps, and one ring for each sender. Loopback keeps it
-// on the heap, shm in a memfd that the senders map. Layout: docs/wire-format.md.
+// The memory that one rank receives through: a word that says whether it sleeps, and one ring for each
+// sender. Loopback keeps it on the heap, shm in a memfd that the senders map. Layout: docs/wire-format.md.
 #pragma once
 
 #include <atomic>
@@ -11,13 +11,14 @@
 
 namespace theseus::transport {
 
-/// 256 KiB: two of the largest segments, so that one is copied in while the other is copied out, and yet the ring stays in the
-/// second-level cache, where the copies run at three times the speed of memory.
+/// 256 KiB: two of the largest segments, so that one is copied in while the other is copied out, and yet the
+/// ring stays in the second-level cache, where the copies run at three times the speed of memory.
 constexpr std::size_t kRingBytes = 256 * 1024;
 constexpr std::size_t kInboxPageBytes = 4096;
 
 struct InboxHeader {
-  alignas(64) std::atomic<std::uint32_t> sleeping;  // 1: the owner sleeps, or is about to; ring its event counter
+  alignas(
+      64) std::atomic<std::uint32_t> sleeping;  // 1: the owner sleeps, or is about to; ring its event counter
 };
 
 constexpr std::size_t inboxBytes(int ranks) {
@@ -33,14 +34,17 @@ inline InboxHeader* inboxHeader(std::byte* inbox) { return reinterpret_cast<Inbo
 
 inline RingMemory ringIn(std::byte* inbox, int from) {
   std::byte* start = inbox + ringOffset(from);
-  return {.control = reinterpret_cast<RingControl*>(start), .bytes = start + kInboxPageBytes, .capacity = kRingBytes};
+  return {.control = reinterpret_cast<RingControl*>(start),
+          .bytes = start + kInboxPageBytes,
+          .capacity = kRingBytes};
 }
 
-/// How to wake the owner of an inbox. Costs a fence and a load while the owner is awake, one system call when it sleeps.
+/// How to wake the owner of an inbox. Costs a fence and a load while the owner is awake, one system call when
+/// it sleeps.
 ///
-/// Why no wake-up is lost (Dekker): the waker stores its news, fences, loads `sleeping`; the sleeper stores `sleeping`, fences,
-/// looks for news once more. The two fences are totally ordered, so at least one of the two loads sees the other's store: the
-/// waker signals, or the sleeper finds the news and stays awake.
+/// Why no wake-up is lost (Dekker): the waker stores its news, fences, loads `sleeping`; the sleeper stores
+/// `sleeping`, fences, looks for news once more. The two fences are totally ordered, so at least one of the
+/// two loads sees the other's store: the waker signals, or the sleeper finds the news and stays awake.
 class Doorbell {
  public:
   Doorbell() = default;
@@ -52,7 +56,8 @@ class Doorbell {
     std::atomic_thread_fence(std::memory_order_seq_cst);
     // relaxed: ordered by the fence; the value guards nothing else.
     if (header_->sleeping.load(std::memory_order_relaxed) == 0) return;
-    // relaxed: only picks which of several wakers makes the system call, and that call orders everything before it.
+    // relaxed: only picks which of several wakers makes the system call, and that call orders everything
+    // before it.
     if (header_->sleeping.exchange(0, std::memory_order_relaxed) != 0) counter_->signal();
   }
 

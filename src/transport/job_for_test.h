@@ -1,4 +1,5 @@
-// Jobs of endpoints in one process, and the traffic that the tests of all transports drive over them. Tests only.
+// Jobs of endpoints in one process, and the traffic that the tests of all transports drive over them. Tests
+// only.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,7 +18,8 @@ namespace theseus::transport::testing {
 
 using Job = std::vector<std::unique_ptr<Endpoint>>;
 
-/// All ranks of a job over "loopback", "shm" or "tcp" on this host, addresses exchanged. `secret` is the same for all.
+/// All ranks of a job over "loopback", "shm" or "tcp" on this host, addresses exchanged. `secret` is the same
+/// for all.
 Job makeJob(const std::string& transport, int size);
 Result<std::unique_ptr<Endpoint>> makeEndpoint(const std::string& transport, const EndpointOptions& options);
 /// Unique within the machine for as long as the process lives.
@@ -34,7 +36,10 @@ std::vector<std::byte> pattern(Rank from, Rank to, std::uint64_t index, std::siz
 class CheckingHandler final : public InboundHandler {
  public:
   CheckingHandler(Rank self, int size, std::uint64_t seed, double parkChance)
-      : self_(self), random_(seed), parkChance_(parkChance), next_(static_cast<std::size_t>(size)),
+      : self_(self),
+        random_(seed),
+        parkChance_(parkChance),
+        next_(static_cast<std::size_t>(size)),
         payloads_(static_cast<std::size_t>(size)) {}
   Result<Placement> onHeader(Rank from, const SegmentHeader& header) override;
   Status onDelivered(Rank from, const SegmentHeader& header) override;
@@ -72,7 +77,8 @@ class CountingHandler final : public InboundHandler {
   std::vector<std::byte> memory_;
 };
 
-/// Drives `endpoint` until `done` or for at most `limit`; false if time ran out or an error came (kept in `failure`).
+/// Drives `endpoint` until `done` or for at most `limit`; false if time ran out or an error came (kept in
+/// `failure`).
 struct Drive {
   Endpoint& endpoint;
   InboundHandler& handler;

@@ -70,7 +70,8 @@ std::vector<std::byte> pattern(Rank from, Rank to, std::uint64_t index, std::siz
 Result<Placement> CheckingHandler::onHeader(Rank from, const SegmentHeader& header) {
   const auto at = static_cast<std::size_t>(from);
   if (header.sequence != next_[at])
-    return fail(ErrorCode::kMismatch, fmt::format("segment {} from {} instead of {}", header.sequence, from, next_[at]));
+    return fail(ErrorCode::kMismatch,
+                fmt::format("segment {} from {} instead of {}", header.sequence, from, next_[at]));
   if (random_.chance(parkChance_)) {
     ++parked_;
     return Placement{.later = true};

@@ -19,7 +19,8 @@ void LinkMeter::begin(base::TimePoint now, std::span<const FlowReading> readings
 }
 
 void LinkMeter::mark(base::TimePoint now, std::span<const FlowReading> readings) {
-  THESEUS_CHECK(active_ && readings.size() == readings_.size(), "a reading for each flow of an open interval");
+  THESEUS_CHECK(active_ && readings.size() == readings_.size(),
+                "a reading for each flow of an open interval");
   const base::Nanoseconds length = now - start_;
   std::uint64_t left = 0;
   bool linkBusy = false;
@@ -40,7 +41,8 @@ void LinkMeter::mark(base::TimePoint now, std::span<const FlowReading> readings)
     sample_.egress.busy += length;
   }
   begin(now, readings);
-  active_ = std::any_of(readings.begin(), readings.end(), [](const FlowReading& flow) { return flow.open && flow.waiting; });
+  active_ = std::any_of(readings.begin(), readings.end(),
+                        [](const FlowReading& flow) { return flow.open && flow.waiting; });
 }
 
 LinkSample LinkMeter::take() {

@@ -1,9 +1,10 @@
-// How fast a rank's link really is: bytes that were acknowledged over the time in which bytes waited for the link. Pure logic:
-// time and readings come in. Owned by an endpoint, one thread.
+// How fast a rank's link really is: bytes that were acknowledged over the time in which bytes waited for the
+// link. Pure logic: time and readings come in. Owned by an endpoint, one thread.
 //
-// Time is cut into intervals. In an interval a flow counts as busy if bytes waited for the link at both of its ends and the
-// receiver's window did not hold the flow back for most of it. The link was busy if at least one flow was: seven flows through one
-// port share it, so their times are united, never added. Bytes of all flows in a busy interval left through the link.
+// Time is cut into intervals. In an interval a flow counts as busy if bytes waited for the link at both of
+// its ends and the receiver's window did not hold the flow back for most of it. The link was busy if at least
+// one flow was: seven flows through one port share it, so their times are united, never added. Bytes of all
+// flows in a busy interval left through the link.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +19,9 @@ namespace theseus::transport {
 /// One flow at one moment.
 struct FlowReading {
   bool open = false;
-  bool waiting = false;                   // bytes wait for the link (not for the receiver, not for us)
-  std::uint64_t acknowledgedBytes = 0;    // ever
-  base::Nanoseconds receiverLimited{0};   // ever: time for which the receiver's window held the flow back
+  bool waiting = false;                  // bytes wait for the link (not for the receiver, not for us)
+  std::uint64_t acknowledgedBytes = 0;   // ever
+  base::Nanoseconds receiverLimited{0};  // ever: time for which the receiver's window held the flow back
 };
 
 class LinkMeter {

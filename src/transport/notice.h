@@ -1,4 +1,5 @@
-// One line to the operator about something odd that did not stop the job, such as a stranger at the port. Any thread.
+// One line to the operator about something odd that did not stop the job, such as a stranger at the port. Any
+// thread.
 #pragma once
 
 #include <string_view>

@@ -19,11 +19,13 @@ constexpr int kStepsPerTurn = 64;
 
 Status checkHeader(Rank from, const SegmentHeader& header) {
   if (header.magic != SegmentHeader::kMagic)
-    return fail(ErrorCode::kTransport, fmt::format("the stream from rank {} is broken: magic {:#010x} instead of {:#010x}",
-                                                   from, header.magic, SegmentHeader::kMagic));
+    return fail(ErrorCode::kTransport,
+                fmt::format("the stream from rank {} is broken: magic {:#010x} instead of {:#010x}", from,
+                            header.magic, SegmentHeader::kMagic));
   if (header.bytes > kSegmentBytesMax)
-    return fail(ErrorCode::kTransport, fmt::format("the stream from rank {} is broken: a segment of {} bytes, {} at most",
-                                                   from, header.bytes, kSegmentBytesMax));
+    return fail(ErrorCode::kTransport,
+                fmt::format("the stream from rank {} is broken: a segment of {} bytes, {} at most", from,
+                            header.bytes, kSegmentBytesMax));
   return {};
 }
 
@@ -40,11 +42,14 @@ bool RingChannel::readerClosed() const {
 
 Status RingChannel::checkUsable() {
   if (!failure_ && ring_.corrupt())
-    failure_ = Error{ErrorCode::kTransport,
-                     fmt::format("the ring to rank {} holds impossible counts: that process overwrote it", peer_)};
+    failure_ =
+        Error{ErrorCode::kTransport,
+              fmt::format("the ring to rank {} holds impossible counts: that process overwrote it", peer_)};
   if (!failure_ && readerClosed())
-    failure_ = Error{ErrorCode::kTransport, fmt::format("cannot send to rank {}: it has closed its endpoint; it must outlive the "
-                                                        "calls of its peers", peer_)};
+    failure_ = Error{ErrorCode::kTransport,
+                     fmt::format("cannot send to rank {}: it has closed its endpoint; it must outlive the "
+                                 "calls of its peers",
+                                 peer_)};
   if (failure_) return theseus::fail(*failure_);
   return {};
 }
@@ -117,8 +122,8 @@ bool RingChannel::canMove() {
 
 void RingStream::giveBack() {
   ring_.giveBack();
-  // seq_cst: orders the new count against the load below; the writer stores writerWaits, fences and looks at the count, so
-  // that it sees the room or we see that it waits.
+  // seq_cst: orders the new count against the load below; the writer stores writerWaits, fences and looks at
+  // the count, so that it sees the room or we see that it waits.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   // relaxed: ordered by the fence.
   if (ring_.control().writerWaits.load(std::memory_order_relaxed) != 0) writer_.ring();
@@ -187,8 +192,9 @@ Result<bool> RingStream::progress(InboundHandler& handler) {
     Result<bool> stepped = step(handler);
     if (!stepped) return stepped;
     if (ring_.corrupt())
-      return fail(ErrorCode::kTransport,
-                  fmt::format("the ring from rank {} holds impossible counts: that process overwrote it", from_));
+      return fail(
+          ErrorCode::kTransport,
+          fmt::format("the ring from rank {} holds impossible counts: that process overwrote it", from_));
     moved = moved || *stepped || remaining_ != before;
     if (!*stepped) break;
     delivered += sizeof(header_) + header_.bytes;

@@ -1,5 +1,5 @@
-// One way to a peer through a ring: the sending half (a Channel) and the receiving half, shared by loopback and shm.
-// Both belong to a RingEndpoint and are used only by the thread that drives it.
+// One way to a peer through a ring: the sending half (a Channel) and the receiving half, shared by loopback
+// and shm. Both belong to a RingEndpoint and are used only by the thread that drives it.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,8 @@ class RingChannel final : public Channel {
   void fail(Error error) { failure_ = std::move(error); }
   /// The peer said goodbye.
   bool readerClosed() const;
-  /// Tells the peer that no more will come. Only at the end of a segment, otherwise the peer sees a broken stream.
+  /// Tells the peer that no more will come. Only at the end of a segment, otherwise the peer sees a broken
+  /// stream.
   void sayGoodbye();
 
   /// The owner is about to sleep: have the reader ring when room appears, if somebody here waits for room.

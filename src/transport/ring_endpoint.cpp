@@ -10,13 +10,14 @@
 namespace theseus::transport {
 namespace {
 
-/// A message between two cores takes 0.3 to 1 microsecond and a reduction of a segment ten: spinning this long catches the
-/// answers of a running collective, and an idle rank gives its core away soon.
+/// A message between two cores takes 0.3 to 1 microsecond and a reduction of a segment ten: spinning this
+/// long catches the answers of a running collective, and an idle rank gives its core away soon.
 constexpr base::Nanoseconds kSpinTime{20'000};
 /// Then others may run first, at 1 microsecond a turn, before a sleep and its wake-up of ten are worth it.
 constexpr base::Nanoseconds kYieldTime{50'000};
 constexpr int kLooksPerClock = 16;
-/// Sockets are looked at once in so many turns while nothing is urgent: a system call against that many looks at memory.
+/// Sockets are looked at once in so many turns while nothing is urgent: a system call against that many looks
+/// at memory.
 constexpr unsigned kTurnsPerService = 64;
 
 base::TimePoint now() { return base::SteadyClock::instance().now(); }
@@ -33,9 +34,11 @@ void relax() {
 
 Status checkPeer(Rank peer, const EndpointOptions& options) {
   if (peer < 0 || peer >= options.size)
-    return fail(ErrorCode::kInvalidArgument, fmt::format("no rank {}: ranks are 0 to {}", peer, options.size - 1));
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("no rank {}: ranks are 0 to {}", peer, options.size - 1));
   if (peer == options.rank)
-    return fail(ErrorCode::kInvalidArgument, fmt::format("rank {} has no channel to itself: copy locally", peer));
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("rank {} has no channel to itself: copy locally", peer));
   return {};
 }
 
@@ -67,7 +70,8 @@ Status RingEndpoint::setPeers(std::vector<std::string> addresses) {
 Result<Channel*> RingEndpoint::connect(Rank peer) {
   THESEUS_TRY(checkPeer(peer, options_));
   if (addresses_.empty())
-    return fail(ErrorCode::kInvalidArgument, "connect() before setPeers(): the addresses of the peers are not known");
+    return fail(ErrorCode::kInvalidArgument,
+                "connect() before setPeers(): the addresses of the peers are not known");
   std::unique_ptr<RingChannel>& slot = channels_[static_cast<std::size_t>(peer)];
   if (!slot) {
     slot = std::make_unique<RingChannel>(peer);
@@ -174,7 +178,8 @@ LinkSample RingEndpoint::takeLinkSample() {
 Status RingEndpoint::emulateLinkRate(double bytesPerSecond) {
   if (bytesPerSecond == 0) return {};
   return fail(ErrorCode::kUnsupported,
-              fmt::format("{} has no link to slow down: use --transport tcp to emulate a slow link", capabilities_.name));
+              fmt::format("{} has no link to slow down: use --transport tcp to emulate a slow link",
+                          capabilities_.name));
 }
 
 void RingEndpoint::sayGoodbyes() {

@@ -1,5 +1,5 @@
-// What loopback and shm have in common: an endpoint whose channels are rings in memory. They differ in how the rings are found.
-// Owned by the communicator; one thread drives it, wake() may come from any.
+// What loopback and shm have in common: an endpoint whose channels are rings in memory. They differ in how
+// the rings are found. Owned by the communicator; one thread drives it, wake() may come from any.
 #pragma once
 
 #include <atomic>
@@ -41,7 +41,8 @@ class RingEndpoint : public Endpoint {
 
   /// Attaches the channel to its peer's memory, or begins to.
   virtual Status openChannel(Rank peer) = 0;
-  /// Looks at sockets and the like; called now and then. `events`: what the poller saw. Errors name the peer. True if anything moved.
+  /// Looks at sockets and the like; called now and then. `events`: what the poller saw. Errors name the peer.
+  /// True if anything moved.
   virtual Result<bool> service(std::span<const drivers::PollEvent> events) = 0;
   /// Something is under way that service() alone can finish, so call it often.
   virtual bool serviceIsUrgent() const = 0;
@@ -74,7 +75,7 @@ class RingEndpoint : public Endpoint {
   std::atomic<bool> wakeRequested_{false};
   bool maySpin_ = false;
   unsigned turns_ = 0;
-  Status failure_;  // sticky: a handler's error or a broken stream
+  Status failure_;                              // sticky: a handler's error or a broken stream
   std::vector<drivers::PollEvent> seenAsleep_;  // what sleep() saw, for the next service()
 };
 

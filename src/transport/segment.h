@@ -1,5 +1,6 @@
-// The unit on the wire: a fixed header of 64 bytes, then `bytes` of payload. Every header carries the identity of the call that
-// it belongs to, so that ranks which call different things find out instead of hanging. Layout: docs/wire-format.md.
+// The unit on the wire: a fixed header of 64 bytes, then `bytes` of payload. Every header carries the
+// identity of the call that it belongs to, so that ranks which call different things find out instead of
+// hanging. Layout: docs/wire-format.md.
 #pragma once
 
 #include <cstddef>
@@ -37,10 +38,11 @@ struct SegmentHeader {
   std::uint8_t buffer = 0;       // schedule::BufferKind of the receiver
   std::uint8_t channelType = 0;  // schedule::ChannelType of the signal
   std::uint8_t reserved = 0;
-  std::uint64_t offset = 0;      // bytes into the buffer
-  std::uint32_t bytes = 0;       // payload that follows this header
-  std::uint32_t channel = 0;     // signal: the k-th channel of that type from sender to receiver
-  std::uint64_t token = 0;       // reads: chosen by the requester; kReadRequest: the high 32 bits hold the bytes asked for
+  std::uint64_t offset = 0;   // bytes into the buffer
+  std::uint32_t bytes = 0;    // payload that follows this header
+  std::uint32_t channel = 0;  // signal: the k-th channel of that type from sender to receiver
+  std::uint64_t token =
+      0;  // reads: chosen by the requester; kReadRequest: the high 32 bits hold the bytes asked for
 };
 static_assert(sizeof(SegmentHeader) == 64);
 static_assert(offsetof(SegmentHeader, sequence) == 8);

@@ -19,7 +19,8 @@ tl::unexpected<Error> failSystem(const std::string& what, int code, ErrorCode ki
 int availableCores() {
   cpu_set_t set;
   CPU_ZERO(&set);
-  // More than 1,024 cores make the call fail; then the number hardly matters to a caller who asks "more ranks than cores?".
+  // More than 1,024 cores make the call fail; then the number hardly matters to a caller who asks "more ranks
+  // than cores?".
   if (::sched_getaffinity(0, sizeof(set), &set) != 0) return CPU_SETSIZE;
   const int count = CPU_COUNT(&set);
   return count > 0 ? count : 1;

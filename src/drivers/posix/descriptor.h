@@ -1,4 +1,5 @@
-// An open file descriptor, closed with its owner, and the Error of a failed system call. Any thread; one owner.
+// An open file descriptor, closed with its owner, and the Error of a failed system call. Any thread; one
+// owner.
 #pragma once
 
 #include <string>

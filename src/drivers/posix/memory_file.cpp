@@ -31,7 +31,8 @@ MemoryMapping::~MemoryMapping() {
 }
 
 Result<MemoryMapping> MemoryMapping::anonymous(std::size_t bytes) {
-  void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* data =
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (data == MAP_FAILED)
     return failSystem("mapping " + std::to_string(bytes) + " bytes", errno, ErrorCode::kOutOfMemory);
   return MemoryMapping(static_cast<std::byte*>(data), bytes);
@@ -62,12 +63,15 @@ Result<FileDescriptor> createSealedMemoryFile(const std::string& label, std::siz
 
 Status checkSealedMemoryFile(const FileDescriptor& file, std::size_t bytes) {
   const int seals = ::fcntl(file.get(), F_GET_SEALS);
-  struct stat status {};
-  if (seals < 0 || ::fstat(file.get(), &status) != 0) return failSystem("looking at a peer's memory file", errno);
-  if ((seals & kSeals) != kSeals) return fail(ErrorCode::kTransport, "a peer's memory file can still change its size");
+  struct stat status{};
+  if (seals < 0 || ::fstat(file.get(), &status) != 0)
+    return failSystem("looking at a peer's memory file", errno);
+  if ((seals & kSeals) != kSeals)
+    return fail(ErrorCode::kTransport, "a peer's memory file can still change its size");
   if (static_cast<std::size_t>(status.st_size) != bytes)
-    return fail(ErrorCode::kTransport, "a peer's memory file has " + std::to_string(status.st_size) + " bytes, not " +
-                                           std::to_string(bytes) + ": another version or size of job");
+    return fail(ErrorCode::kTransport, "a peer's memory file has " + std::to_string(status.st_size) +
+                                           " bytes, not " + std::to_string(bytes) +
+                                           ": another version or size of job");
   return {};
 }
 

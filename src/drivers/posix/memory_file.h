@@ -1,4 +1,5 @@
-// Memory that other processes can map without a name in the file system, and mappings that go with their owner. Any thread.
+// Memory that other processes can map without a name in the file system, and mappings that go with their
+// owner. Any thread.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,6 @@
-// Sleeping until descriptors stir: epoll, edge-triggered, and an event counter that other threads or processes ring.
-// Poller: one thread. EventCounter::signal: any thread, any process that holds the descriptor.
+// Sleeping until descriptors stir: epoll, edge-triggered, and an event counter that other threads or
+// processes ring. Poller: one thread. EventCounter::signal: any thread, any process that holds the
+// descriptor.
 #pragma once
 
 #include <cstdint>
@@ -29,17 +30,20 @@ struct PollEvent {
   std::uint64_t key = 0;
   bool readable = false;
   bool writable = false;
-  bool hangUp = false;  // the other side closed or the connection broke; what was sent before can still be read
+  bool hangUp =
+      false;  // the other side closed or the connection broke; what was sent before can still be read
 };
 
 class Poller {
  public:
   static Result<Poller> create();
-  /// Reports changes (edges) of `descriptor` under `key`; the first poll reports its present state. Ends when it is closed.
+  /// Reports changes (edges) of `descriptor` under `key`; the first poll reports its present state. Ends when
+  /// it is closed.
   Status watch(const FileDescriptor& descriptor, std::uint64_t key);
   /// The same for one that is watched already, under another key from now on.
   Status rewatch(const FileDescriptor& descriptor, std::uint64_t key);
-  /// Waits at most `timeout` (0: only looks). Valid until the next call. A signal may end it early with nothing.
+  /// Waits at most `timeout` (0: only looks). Valid until the next call. A signal may end it early with
+  /// nothing.
   std::span<const PollEvent> poll(base::Nanoseconds timeout);
 
  private:

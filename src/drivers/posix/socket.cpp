@@ -57,7 +57,8 @@ Result<SocketAddress> SocketAddress::abstractUnix(const std::string& name) {
   sockaddr_un unixAddress{};
   unixAddress.sun_family = AF_UNIX;
   if (name.empty() || name.size() >= sizeof(unixAddress.sun_path))
-    return fail(ErrorCode::kInvalidArgument, "\"" + name + "\" is no name for a unix socket: 1 to 107 characters");
+    return fail(ErrorCode::kInvalidArgument,
+                "\"" + name + "\" is no name for a unix socket: 1 to 107 characters");
   std::memcpy(unixAddress.sun_path + 1, name.data(), name.size());
   SocketAddress address;
   std::memcpy(&address.storage_, &unixAddress, sizeof(unixAddress));
@@ -108,8 +109,10 @@ Result<FileDescriptor> listenOn(const SocketAddress& address) {
   FileDescriptor socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket.valid()) return failSystem("socket for " + address.text(), errno);
   const int on = 1;
-  if (address.family() != AF_UNIX) (void)::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  if (::bind(socket.get(), address.raw(), address.length()) != 0) return failSystem("bind to " + address.text(), errno);
+  if (address.family() != AF_UNIX)
+    (void)::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  if (::bind(socket.get(), address.raw(), address.length()) != 0)
+    return failSystem("bind to " + address.text(), errno);
   if (::listen(socket.get(), kBacklog) != 0) return failSystem("listen on " + address.text(), errno);
   return socket;
 }
@@ -158,8 +161,10 @@ Result<Transfer> receiveScattered(const FileDescriptor& socket, std::span<const 
   return failSystem("receive", errno, ErrorCode::kTransport);
 }
 
-Status sendDescriptors(const FileDescriptor& socket, std::span<const std::byte> bytes, std::span<const int> descriptors) {
-  if (descriptors.size() > kDescriptorsMax) return fail(ErrorCode::kInvalidArgument, "at most 8 descriptors a message");
+Status sendDescriptors(const FileDescriptor& socket, std::span<const std::byte> bytes,
+                       std::span<const int> descriptors) {
+  if (descriptors.size() > kDescriptorsMax)
+    return fail(ErrorCode::kInvalidArgument, "at most 8 descriptors a message");
   alignas(cmsghdr) char control[CMSG_SPACE(kDescriptorsMax * sizeof(int))] = {};
   iovec piece{const_cast<std::byte*>(bytes.data()), bytes.size()};
   msghdr message{};

@@ -1,5 +1,5 @@
-// Nonblocking stream sockets, TCP and unix: each function is one system call, or the few that belong together, as a Result.
-// Stateless; any thread, one at a time for each socket.
+// Nonblocking stream sockets, TCP and unix: each function is one system call, or the few that belong
+// together, as a Result. Stateless; any thread, one at a time for each socket.
 #pragma once
 
 #include <sys/socket.h>
@@ -57,7 +57,8 @@ Result<Transfer> sendGathered(const FileDescriptor& socket, std::span<const iove
 Result<Transfer> receiveScattered(const FileDescriptor& socket, std::span<const iovec> pieces);
 
 /// Unix sockets only: bytes with descriptors attached. `bytes` must not be empty.
-Status sendDescriptors(const FileDescriptor& socket, std::span<const std::byte> bytes, std::span<const int> descriptors);
+Status sendDescriptors(const FileDescriptor& socket, std::span<const std::byte> bytes,
+                       std::span<const int> descriptors);
 struct ReceivedDescriptors {
   Transfer transfer;
   std::vector<FileDescriptor> descriptors;
@@ -67,16 +68,17 @@ Result<ReceivedDescriptors> receiveDescriptors(const FileDescriptor& socket, std
 
 /// Options of a TCP connection that a bulk transfer with low latency wants.
 struct TcpTuning {
-  std::string congestionControl;      // tried; a kernel without it keeps its default
-  std::uint32_t unsentBytesMax = 0;   // the kernel takes no more while this much waits unsent (TCP_NOTSENT_LOWAT)
+  std::string congestionControl;  // tried; a kernel without it keeps its default
+  std::uint32_t unsentBytesMax =
+      0;  // the kernel takes no more while this much waits unsent (TCP_NOTSENT_LOWAT)
 };
 Status tuneTcp(const FileDescriptor& socket, const TcpTuning& tuning);
 
 /// What the kernel knows of a connection's sending side.
 struct TcpFlowState {
   std::uint64_t acknowledgedBytes = 0;
-  std::uint32_t unsentBytes = 0;            // written but never sent: they wait for the link
-  base::Nanoseconds receiverLimited{0};     // time for which the receiver's window held the sender back
+  std::uint32_t unsentBytes = 0;         // written but never sent: they wait for the link
+  base::Nanoseconds receiverLimited{0};  // time for which the receiver's window held the sender back
 };
 Result<TcpFlowState> tcpFlowState(const FileDescriptor& socket);
 

@@ -1,4 +1,5 @@
-// Which bytes of scratch have arrived as packets in the current collective: a set of disjoint ranges. One thread.
+// Which bytes of scratch have arrived as packets in the current collective: a set of disjoint ranges. One
+// thread.
 #pragma once
 
 #include <algorithm>

@@ -35,8 +35,10 @@ bool writesPackets(OpCode code) {
     case OpCode::kPutPackets:
     case OpCode::kReadPutPackets:
     case OpCode::kReduceSendPackets:
-    case OpCode::kReduceCopySendPackets: return true;
-    default: return false;
+    case OpCode::kReduceCopySendPackets:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -116,16 +118,19 @@ Result<BlockRunner::Step> BlockRunner::requestReads(std::size_t index, const Op&
 
 void BlockRunner::fold(const Op& op, const Piece& piece, BlockState& block) {
   const schedule::OpTraits& traits = schedule::traits(op.resolved.code);
-  const bool hasLocalResult = traits.destinations != OperandShape::RemoteEach && op.resolved.code != OpCode::kGet;
+  const bool hasLocalResult =
+      traits.destinations != OperandShape::RemoteEach && op.resolved.code != OpCode::kGet;
   if (!hasLocalResult) return;
   std::vector<const std::byte*> sources;
   const std::uint64_t bytes = piece.destinations[0].bytes;
   if (traits.sources == OperandShape::LocalAndRemotes) {
     sources.push_back(local(piece.sources[0]));
-    for (std::size_t i = 1; i < piece.sources.size(); ++i) sources.push_back(block.staging.data() + (i - 1) * bytes);
+    for (std::size_t i = 1; i < piece.sources.size(); ++i)
+      sources.push_back(block.staging.data() + (i - 1) * bytes);
   } else {
     for (const Extent& source : piece.sources) sources.push_back(local(source));
-    // Packets are folded in the order they are listed, the plain local source last (MSCCL++'s order, for bitwise equality).
+    // Packets are folded in the order they are listed, the plain local source last (MSCCL++'s order, for
+    // bitwise equality).
     if (firstSourceIsLocal(traits.sources)) std::rotate(sources.begin(), sources.begin() + 1, sources.end());
   }
   foldSources(state_.call, local(piece.destinations[0]), sources, bytes);
@@ -161,13 +166,14 @@ Result<BlockRunner::Step> BlockRunner::sendTargets(const Op& op, const Piece& pi
   return Step::kDone;
 }
 
-Result<BlockRunner::Step> BlockRunner::sendOne(const Op& op, BlockState& block, const Extent& source, const Extent& target,
-                                               bool last) {
+Result<BlockRunner::Step> BlockRunner::sendOne(const Op& op, BlockState& block, const Extent& source,
+                                               const Extent& target, bool last) {
   transport::Channel* channel = channels_[static_cast<std::size_t>(target.rank)];
   const std::byte* payload = local(source);
   bool moved = false;
   while (block.offset < target.bytes) {
-    const std::uint64_t bytes = std::min<std::uint64_t>(transport::kSegmentBytesMax, target.bytes - block.offset);
+    const std::uint64_t bytes =
+        std::min<std::uint64_t>(transport::kSegmentBytesMax, target.bytes - block.offset);
     SegmentHeader header = makeHeader(state_.call, SegmentKind::kData);
     header.buffer = static_cast<std::uint8_t>(target.buffer);
     header.offset = target.offset + block.offset;
@@ -197,7 +203,8 @@ Result<bool> BlockRunner::serveReads() {
     while (read.sent < read.bytes) {
       SegmentHeader header = makeHeader(state_.call, SegmentKind::kReadReply);
       header.offset = read.sent;
-      header.bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(transport::kSegmentBytesMax, read.bytes - read.sent));
+      header.bytes = static_cast<std::uint32_t>(
+          std::min<std::uint64_t>(transport::kSegmentBytesMax, read.bytes - read.sent));
       header.token = read.token;
       auto accepted = channel->put(header, read.source + read.sent);
       if (!accepted) return fail(accepted.error());

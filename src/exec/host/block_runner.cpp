@@ -19,16 +19,18 @@ using transport::SegmentKind;
 /// A block's share of bytes in one turn: enough to keep a pipe busy, small enough to keep others served.
 constexpr std::uint64_t kTurnBytes = 512 * 1024;
 
-/// Ops that may run while the sources of the block's earlier puts are still being read: they change no local memory and tell
-/// nobody but the receiver of the put that anything is over.
+/// Ops that may run while the sources of the block's earlier puts are still being read: they change no local
+/// memory and tell nobody but the receiver of the put that anything is over.
 bool runsUnflushed(const resource::InstanceOp& op) {
   switch (op.resolved.code) {
     case OpCode::kPut:
     case OpCode::kPutWithSignal:
     case OpCode::kPutPackets:
     case OpCode::kWait:
-    case OpCode::kRelaxedWait: return true;
-    default: return false;
+    case OpCode::kRelaxedWait:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -79,7 +81,8 @@ Result<bool> BlockRunner::stepBlock(std::size_t index) {
 }
 
 Result<BlockRunner::Step> BlockRunner::stepOp(std::size_t index, const Op& op) {
-  return schedule::traits(op.resolved.code).opClass == OpClass::Sync ? stepSync(index, op) : stepData(index, op);
+  return schedule::traits(op.resolved.code).opClass == OpClass::Sync ? stepSync(index, op)
+                                                                     : stepData(index, op);
 }
 
 Result<BlockRunner::Step> BlockRunner::stepSync(std::size_t index, const Op& op) {
@@ -93,13 +96,17 @@ Result<BlockRunner::Step> BlockRunner::stepSync(std::size_t index, const Op& op)
       return step;
     }
     case OpCode::kWait:
-    case OpCode::kRelaxedWait: return takeSignals(op) ? Step::kDone : Step::kWaiting;
-    case OpCode::kSemaphoreAcquire: return acquire(op) ? Step::kDone : Step::kWaiting;
+    case OpCode::kRelaxedWait:
+      return takeSignals(op) ? Step::kDone : Step::kWaiting;
+    case OpCode::kSemaphoreAcquire:
+      return acquire(op) ? Step::kDone : Step::kWaiting;
     case OpCode::kSemaphoreRelease:
       for (std::uint32_t semaphore : op.resolved.semaphores) ++state_.semaphores[semaphore];
       return Step::kDone;
-    case OpCode::kBarrier: return barrier(index, op);
-    default: return Step::kDone;  // nop and flush: stepBlock has flushed already
+    case OpCode::kBarrier:
+      return barrier(index, op);
+    default:
+      return Step::kDone;  // nop and flush: stepBlock has flushed already
   }
 }
 
@@ -168,7 +175,8 @@ Result<BlockRunner::Step> BlockRunner::stepData(std::size_t index, const Op& op)
     block.folded = false;
     if (block.piece < op.resolved.pieces.size()) return Step::kMoved;
   }
-  const bool signals = op.resolved.code == OpCode::kPutWithSignal || op.resolved.code == OpCode::kPutWithSignalAndFlush;
+  const bool signals =
+      op.resolved.code == OpCode::kPutWithSignal || op.resolved.code == OpCode::kPutWithSignalAndFlush;
   if (signals) {
     Status status;
     const Step step = signal(op, status, block);

@@ -1,5 +1,5 @@
-// Steps the thread blocks of a running collective: each op does as much as it can without waiting, then the next block has its turn.
-// One thread.
+// Steps the thread blocks of a running collective: each op does as much as it can without waiting, then the
+// next block has its turn. One thread.
 #pragma once
 
 #include <string>
@@ -12,9 +12,11 @@ namespace theseus::exec {
 
 class BlockRunner {
  public:
-  BlockRunner(RunState& state, std::vector<transport::Channel*>& channels) : state_(state), channels_(channels) {}
+  BlockRunner(RunState& state, std::vector<transport::Channel*>& channels)
+      : state_(state), channels_(channels) {}
 
-  /// Steps every unfinished block once, each until it waits or has moved its share of bytes. True if anything changed.
+  /// Steps every unfinished block once, each until it waits or has moved its share of bytes. True if anything
+  /// changed.
   Result<bool> stepAll();
   /// Answers peers' reads as far as channels have room.
   Result<bool> serveReads();
@@ -38,8 +40,8 @@ class BlockRunner {
   bool packetsArrived(const Op& op, const schedule::Piece& piece) const;
   void fold(const Op& op, const schedule::Piece& piece, BlockState& block);
   Result<Step> sendTargets(const Op& op, const schedule::Piece& piece, BlockState& block);
-  Result<Step> sendOne(const Op& op, BlockState& block, const schedule::Extent& source, const schedule::Extent& target,
-                       bool last);
+  Result<Step> sendOne(const Op& op, BlockState& block, const schedule::Extent& source,
+                       const schedule::Extent& target, bool last);
   bool flushed(BlockState& block) const;
   std::byte* local(const schedule::Extent& extent) const;
 

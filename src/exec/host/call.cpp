@@ -24,8 +24,8 @@ std::string describeCall(const transport::SegmentHeader& header) {
                      header.reduceOp <= static_cast<std::uint8_t>(ReduceOp::kAvg);
   if (!known) return "an unknown collective";
   return fmt::format("{}({}, {}, count {}, root {})", name(static_cast<Collective>(header.collective)),
-                     name(static_cast<DataType>(header.dataType)), name(static_cast<ReduceOp>(header.reduceOp)),
-                     header.count, header.root);
+                     name(static_cast<DataType>(header.dataType)),
+                     name(static_cast<ReduceOp>(header.reduceOp)), header.count, header.root);
 }
 
 bool sameCall(const transport::SegmentHeader& a, const transport::SegmentHeader& b) {

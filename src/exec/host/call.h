@@ -1,4 +1,5 @@
-// One collective call as the host executor sees it. Plain values; buffers are borrowed for the length of the call.
+// One collective call as the host executor sees it. Plain values; buffers are borrowed for the length of the
+// call.
 #pragma once
 
 #include <cstddef>

@@ -14,7 +14,8 @@ constexpr base::Nanoseconds kNapMax = std::chrono::milliseconds(50);
 
 }  // namespace
 
-HostExecutor::HostExecutor(HostExecutorOptions options, transport::Endpoint& endpoint, const base::Clock& clock)
+HostExecutor::HostExecutor(HostExecutorOptions options, transport::Endpoint& endpoint,
+                           const base::Clock& clock)
     : options_(options),
       endpoint_(endpoint),
       clock_(clock),
@@ -62,9 +63,9 @@ Status HostExecutor::begin(const Call& call) {
     block.staging = std::move(staging);
   }
   state_.barrierGeneration.assign(blocks, 0);
-  state_.blocksDone = static_cast<std::size_t>(
-      std::count_if(call.instance->threadBlocks.begin(), call.instance->threadBlocks.end(),
-                    [](const auto& ops) { return ops.empty(); }));
+  state_.blocksDone = static_cast<std::size_t>(std::count_if(call.instance->threadBlocks.begin(),
+                                                             call.instance->threadBlocks.end(),
+                                                             [](const auto& ops) { return ops.empty(); }));
   state_.endsReceived = 0;
   state_.endsSent = 0;
   state_.active = true;
@@ -131,8 +132,8 @@ Error HostExecutor::timeoutError() const {
   const CallIdentity& call = state_.call.identity;
   const std::string waiting = blocks_.describeWaiting(4);
   return {ErrorCode::kTimeout,
-          fmt::format("collective {} ({} by schedule {}): nothing moved for {:.1f} s; waiting at {}", call.sequence,
-                      name(call.collective), state_.call.node->name(),
+          fmt::format("collective {} ({} by schedule {}): nothing moved for {:.1f} s; waiting at {}",
+                      call.sequence, name(call.collective), state_.call.node->name(),
                       std::chrono::duration<double>(options_.timeout).count(),
                       waiting.empty() ? "the end of the peers' part" : waiting)};
 }

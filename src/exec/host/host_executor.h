@@ -1,5 +1,6 @@
-// Runs one rank's part of a schedule on host memory: thread blocks as cooperative tasks of one thread, payload through a transport. Owned by
-// the communicator; one thread drives it, interrupt() alone may be called from any thread.
+// Runs one rank's part of a schedule on host memory: thread blocks as cooperative tasks of one thread,
+// payload through a transport. Owned by the communicator; one thread drives it, interrupt() alone may be
+// called from any thread.
 #pragma once
 
 #include <atomic>
@@ -29,9 +30,11 @@ class HostExecutor {
   Result<bool> connect(const resource::ScheduleNode& node);
   /// Begins a collective and goes as far as possible without waiting. No other may be running.
   Status start(const Call& call);
-  /// Goes on; true once the collective is complete on this rank: its result is in place and its buffers are the caller's again.
+  /// Goes on; true once the collective is complete on this rank: its result is in place and its buffers are
+  /// the caller's again.
   Result<bool> advance();
-  /// advance() until complete, sleeping in between. Errors: time-out naming what is waited for, mismatch, transport, interruption.
+  /// advance() until complete, sleeping in between. Errors: time-out naming what is waited for, mismatch,
+  /// transport, interruption.
   Status finish();
   /// Makes a running and every later finish() fail with `error`. Any thread, once.
   void interrupt(Error error);

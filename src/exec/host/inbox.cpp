@@ -12,7 +12,8 @@ using transport::SegmentHeader;
 using transport::SegmentKind;
 
 tl::unexpected<Error> protocolError(Rank from, const char* what) {
-  return fail(ErrorCode::kTransport, fmt::format("rank {} sent a segment that this collective cannot have: {}", from, what));
+  return fail(ErrorCode::kTransport,
+              fmt::format("rank {} sent a segment that this collective cannot have: {}", from, what));
 }
 
 }  // namespace
@@ -22,19 +23,25 @@ Status Inbox::checkCall(Rank from, const SegmentHeader& header) const {
   if (sameCall(own, header)) return {};
   const Rank rank = state_.call.node->rank();
   if (header.sequence < own.sequence) {
-    return fail(ErrorCode::kMismatch,
-                fmt::format("rank {} sent data of collective {}, which rank {} has finished; it is in collective {} ({})",
-                            from, header.sequence, rank, own.sequence, describeCall(own)));
+    return fail(
+        ErrorCode::kMismatch,
+        fmt::format(
+            "rank {} sent data of collective {}, which rank {} has finished; it is in collective {} ({})",
+            from, header.sequence, rank, own.sequence, describeCall(own)));
   }
   if (describeCall(own) != describeCall(header)) {
-    return fail(ErrorCode::kMismatch,
-                fmt::format("collective {}: rank {} called {}, rank {} called {}; all ranks must make the same calls in the "
-                            "same order",
-                            own.sequence, rank, describeCall(own), from, describeCall(header)));
+    return fail(
+        ErrorCode::kMismatch,
+        fmt::format(
+            "collective {}: rank {} called {}, rank {} called {}; all ranks must make the same calls in the "
+            "same order",
+            own.sequence, rank, describeCall(own), from, describeCall(header)));
   }
-  return fail(ErrorCode::kMismatch,
-              fmt::format("collective {}: rank {} runs schedule {:016x}, rank {} runs {:016x}; the dispatch tables differ",
-                          own.sequence, rank, own.scheduleId, from, header.scheduleId));
+  return fail(
+      ErrorCode::kMismatch,
+      fmt::format(
+          "collective {}: rank {} runs schedule {:016x}, rank {} runs {:016x}; the dispatch tables differ",
+          own.sequence, rank, own.scheduleId, from, header.scheduleId));
 }
 
 Result<Placement> Inbox::onHeader(Rank from, const SegmentHeader& header) {
@@ -59,7 +66,8 @@ Result<std::byte*> Inbox::destination(Rank from, const SegmentHeader& header) co
     }
     return read.destination + header.offset;
   }
-  if (header.kind != SegmentKind::kData || header.buffer > 2) return protocolError(from, "payload for no buffer");
+  if (header.kind != SegmentKind::kData || header.buffer > 2)
+    return protocolError(from, "payload for no buffer");
   const Buffer& buffer = state_.call.buffers[header.buffer];
   if (header.offset > buffer.bytes || header.bytes > buffer.bytes - header.offset) {
     return protocolError(from, "a range outside the buffer");
@@ -75,18 +83,23 @@ Status Inbox::onDelivered(Rank from, const SegmentHeader& header) {
         state_.packets.add(header.offset, header.offset + header.bytes);
       }
       return header.flags & transport::kFlagSignal ? countSignal(from, header) : Status{};
-    case SegmentKind::kSignal: return countSignal(from, header);
-    case SegmentKind::kReadRequest: return serve(from, header);
-    case SegmentKind::kReadReply: return acceptReply(from, header);
-    case SegmentKind::kEnd: ++state_.endsReceived; return {};
+    case SegmentKind::kSignal:
+      return countSignal(from, header);
+    case SegmentKind::kReadRequest:
+      return serve(from, header);
+    case SegmentKind::kReadReply:
+      return acceptReply(from, header);
+    case SegmentKind::kEnd:
+      ++state_.endsReceived;
+      return {};
   }
   return protocolError(from, "an unknown kind of segment");
 }
 
 Status Inbox::countSignal(Rank from, const SegmentHeader& header) {
   if (header.channelType > 1) return protocolError(from, "a signal on a switch channel");
-  const std::int64_t number = state_.call.node->channelNumber(static_cast<schedule::ChannelType>(header.channelType), from,
-                                                              header.channel);
+  const std::int64_t number = state_.call.node->channelNumber(
+      static_cast<schedule::ChannelType>(header.channelType), from, header.channel);
   if (number < 0) return protocolError(from, "a signal on a channel that the schedule does not have");
   ++state_.signals[header.channelType][static_cast<std::size_t>(number)];
   return {};
@@ -99,7 +112,8 @@ Status Inbox::serve(Rank from, const SegmentHeader& header) {
   if (header.offset > buffer.bytes || bytes > buffer.bytes - header.offset) {
     return protocolError(from, "a read outside the buffer");
   }
-  state_.served.push_back({from, buffer.data + header.offset, bytes, 0, static_cast<std::uint32_t>(header.token)});
+  state_.served.push_back(
+      {from, buffer.data + header.offset, bytes, 0, static_cast<std::uint32_t>(header.token)});
   return {};
 }
 

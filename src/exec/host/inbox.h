@@ -1,5 +1,6 @@
-// The receiving side of the host executor: decides where arriving segments go and what their arrival changes. Every segment is checked
-// against the running call, so a peer that calls something else is an error that names both calls. One thread.
+// The receiving side of the host executor: decides where arriving segments go and what their arrival changes.
+// Every segment is checked against the running call, so a peer that calls something else is an error that
+// names both calls. One thread.
 #pragma once
 
 #include "exec/host/run_state.h"

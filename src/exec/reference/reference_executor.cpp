@@ -22,29 +22,33 @@ bool reduces(Collective collective) {
 }
 
 /// Whether the collective says what `rank`'s output is.
-bool definesOutput(Collective collective, Rank rank, Rank root) { return collective != Collective::kReduce || rank == root; }
+bool definesOutput(Collective collective, Rank rank, Rank root) {
+  return collective != Collective::kReduce || rank == root;
+}
 
 MessageSize sizeOf(Collective collective, std::size_t ranks, const ReferenceRun& run) {
   return schedule::messageSize(collective, static_cast<int>(ranks), run.count,
                                static_cast<std::uint32_t>(dataTypeBytes(run.dataType)));
 }
 
-Status checkInputs(const schedule::Schedule& schedule, const MessageSize& size, const std::vector<Bytes>& inputs) {
+Status checkInputs(const schedule::Schedule& schedule, const MessageSize& size,
+                   const std::vector<Bytes>& inputs) {
   if (inputs.size() != schedule.ranks.size()) {
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("schedule '{}' has {} ranks, there are inputs for {}", schedule.name, schedule.ranks.size(),
-                            inputs.size()));
+                fmt::format("schedule '{}' has {} ranks, there are inputs for {}", schedule.name,
+                            schedule.ranks.size(), inputs.size()));
   }
   for (std::size_t rank = 0; rank < inputs.size(); ++rank) {
     if (inputs[rank].size() == size.inputBytes) continue;
-    return fail(ErrorCode::kInvalidArgument, fmt::format("rank {}'s input has {} bytes, the call says {}", rank,
-                                                         inputs[rank].size(), size.inputBytes));
+    return fail(ErrorCode::kInvalidArgument, fmt::format("rank {}'s input has {} bytes, the call says {}",
+                                                         rank, inputs[rank].size(), size.inputBytes));
   }
   return {};
 }
 
 /// The rank-order fold of bytes [offset, offset + bytes) of all inputs.
-Bytes foldAll(const ReferenceRun& run, const std::vector<Bytes>& inputs, std::uint64_t offset, std::uint64_t bytes) {
+Bytes foldAll(const ReferenceRun& run, const std::vector<Bytes>& inputs, std::uint64_t offset,
+              std::uint64_t bytes) {
   const auto part = [&](const Bytes& input) { return input.data() + offset; };
   Bytes sum(part(inputs[0]), part(inputs[0]) + bytes);
   const std::size_t count = bytes / dataTypeBytes(run.dataType);
@@ -57,8 +61,8 @@ Bytes foldAll(const ReferenceRun& run, const std::vector<Bytes>& inputs, std::ui
   return sum;
 }
 
-Bytes expectedOutput(Collective collective, const ReferenceRun& run, const std::vector<Bytes>& inputs, std::size_t rank,
-                     std::size_t root) {
+Bytes expectedOutput(Collective collective, const ReferenceRun& run, const std::vector<Bytes>& inputs,
+                     std::size_t rank, std::size_t root) {
   const MessageSize size = sizeOf(collective, inputs.size(), run);
   Bytes output;
   const auto append = [&](const Bytes& bytes, std::uint64_t offset, std::uint64_t count) {
@@ -67,10 +71,14 @@ Bytes expectedOutput(Collective collective, const ReferenceRun& run, const std::
   };
   switch (collective) {
     case Collective::kAllReduce:
-    case Collective::kReduce: return foldAll(run, inputs, 0, size.inputBytes);
-    case Collective::kReduceScatter: return foldAll(run, inputs, rank * size.outputBytes, size.outputBytes);
-    case Collective::kBroadcast: return inputs[root];
-    case Collective::kSendRecv: return inputs[(rank + inputs.size() - 1) % inputs.size()];
+    case Collective::kReduce:
+      return foldAll(run, inputs, 0, size.inputBytes);
+    case Collective::kReduceScatter:
+      return foldAll(run, inputs, rank * size.outputBytes, size.outputBytes);
+    case Collective::kBroadcast:
+      return inputs[root];
+    case Collective::kSendRecv:
+      return inputs[(rank + inputs.size() - 1) % inputs.size()];
     case Collective::kAllGather:
       for (const Bytes& input : inputs) append(input, 0, size.inputBytes);
       return output;
@@ -79,8 +87,10 @@ Bytes expectedOutput(Collective collective, const ReferenceRun& run, const std::
       for (const Bytes& input : inputs) append(input, rank * block, block);
       return output;
     }
-    case Collective::kBarrier: return {};
-    case Collective::kCustom: break;
+    case Collective::kBarrier:
+      return {};
+    case Collective::kCustom:
+      break;
   }
   return Bytes(size.outputBytes, kUndefinedByte);
 }
@@ -92,8 +102,9 @@ Result<std::vector<Bytes>> runReference(const schedule::Schedule& schedule, cons
   const Collective collective = schedule.collective();
   const MessageSize size = sizeOf(collective, schedule.ranks.size(), run);
   THESEUS_TRY(checkInputs(schedule, size, inputs));
-  // A plan for in-place calls alone sees one buffer even when called out of place: its input is copied there first, as
-  // RankMemory does. One for out-of-place calls alone sees two even when called in place: its input is copied aside.
+  // A plan for in-place calls alone sees one buffer even when called out of place: its input is copied there
+  // first, as RankMemory does. One for out-of-place calls alone sees two even when called in place: its input
+  // is copied aside.
   const bool oneBuffer = schedule.bufferMode == BufferMode::kInPlace ||
                          (schedule.bufferMode == BufferMode::kEither && run.inPlace);
   std::vector<schedule::ResolvedRank> ranks;
@@ -111,9 +122,12 @@ Result<std::vector<Bytes>> runReference(const schedule::Schedule& schedule, cons
   std::vector<Bytes> outputs;
   for (Rank rank = 0; rank < schedule.rankCount(); ++rank) {
     const std::span<std::byte> output = machine.memory(rank).buffer(schedule::BufferKind::kOutput);
-    if (!definesOutput(collective, rank, schedule.root)) std::fill(output.begin(), output.end(), kUndefinedByte);
-    if (run.reduceOp == ReduceOp::kAvg && reduces(collective) && definesOutput(collective, rank, schedule.root)) {
-      base::finishAverage(run.dataType, output.data(), output.size() / dataTypeBytes(run.dataType), schedule.rankCount());
+    if (!definesOutput(collective, rank, schedule.root))
+      std::fill(output.begin(), output.end(), kUndefinedByte);
+    if (run.reduceOp == ReduceOp::kAvg && reduces(collective) &&
+        definesOutput(collective, rank, schedule.root)) {
+      base::finishAverage(run.dataType, output.data(), output.size() / dataTypeBytes(run.dataType),
+                          schedule.rankCount());
     }
     outputs.emplace_back(output.begin(), output.end());
   }

@@ -23,9 +23,12 @@ constexpr std::size_t kDeadlockOpsNamed = 8;
 /// Sources [first, end) are packets, which must have arrived before they are read.
 std::pair<std::size_t, std::size_t> packetSources(const schedule::ResolvedOp& op, std::size_t count) {
   switch (schedule::traits(op.code).sources) {
-    case OperandShape::LocalPacket: return {0, count};
-    case OperandShape::LocalAndPackets: return {1, count};
-    default: return {0, 0};
+    case OperandShape::LocalPacket:
+      return {0, count};
+    case OperandShape::LocalAndPackets:
+      return {1, count};
+    default:
+      return {0, 0};
   }
 }
 
@@ -35,21 +38,31 @@ bool writesPackets(OpCode code, std::size_t number) {
     case OpCode::kCopyPackets:
     case OpCode::kPutPackets:
     case OpCode::kReadPutPackets:
-    case OpCode::kGroupStorePackets: return true;
+    case OpCode::kGroupStorePackets:
+      return true;
     case OpCode::kReduceCopyPackets:
     case OpCode::kReduceSendPackets:
-    case OpCode::kReduceCopySendPackets: return number >= 1;
-    default: return false;
+    case OpCode::kReduceCopySendPackets:
+      return number >= 1;
+    default:
+      return false;
   }
 }
 
-bool signalsAfterPut(OpCode code) { return code == OpCode::kPutWithSignal || code == OpCode::kPutWithSignalAndFlush; }
+bool signalsAfterPut(OpCode code) {
+  return code == OpCode::kPutWithSignal || code == OpCode::kPutWithSignalAndFlush;
+}
 
 }  // namespace
 
 ReferenceMachine::ReferenceMachine(const schedule::Schedule& schedule, const ReferenceRun& run,
-                                   std::vector<schedule::ResolvedRank> ranks, std::vector<RankMemory> memories)
-    : schedule_(schedule), run_(run), ranks_(std::move(ranks)), memories_(std::move(memories)), random_(run.seed) {
+                                   std::vector<schedule::ResolvedRank> ranks,
+                                   std::vector<RankMemory> memories)
+    : schedule_(schedule),
+      run_(run),
+      ranks_(std::move(ranks)),
+      memories_(std::move(memories)),
+      random_(run.seed) {
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
     for (std::size_t block = 0; block < ranks_[rank].threadBlocks.size(); ++block) {
       threads_.push_back({static_cast<Rank>(rank), static_cast<std::uint32_t>(block), 0, 0});
@@ -75,7 +88,8 @@ void ReferenceMachine::pairChannels() {
     const auto back = channels.find({peer, rank, type});
     if (back == channels.end()) continue;
     const std::size_t pairs = std::min(numbers.size(), back->second.size());
-    for (std::size_t k = 0; k < pairs; ++k) otherEnd_[{rank, type, numbers[k]}] = {peer, type, back->second[k]};
+    for (std::size_t k = 0; k < pairs; ++k)
+      otherEnd_[{rank, type, numbers[k]}] = {peer, type, back->second[k]};
   }
 }
 
@@ -123,15 +137,21 @@ Result<ReferenceMachine::Attempt> ReferenceMachine::attempt(Thread& thread) {
     case OpCode::kFlush:  // puts are complete as soon as they have run
       return Attempt::kDone;
     case OpCode::kSignal:
-    case OpCode::kRelaxedSignal: THESEUS_TRY(signalAll(thread)); return Attempt::kDone;
+    case OpCode::kRelaxedSignal:
+      THESEUS_TRY(signalAll(thread));
+      return Attempt::kDone;
     case OpCode::kWait:
-    case OpCode::kRelaxedWait: return doneIf(waitAll(thread));
-    case OpCode::kSemaphoreAcquire: return doneIf(acquireAll(thread));
+    case OpCode::kRelaxedWait:
+      return doneIf(waitAll(thread));
+    case OpCode::kSemaphoreAcquire:
+      return doneIf(acquireAll(thread));
     case OpCode::kSemaphoreRelease:
       for (const auto id : op(thread).semaphores) ++semaphores[id];
       return Attempt::kDone;
-    case OpCode::kBarrier: return enterBarrier(thread);
-    default: return moveData(thread);
+    case OpCode::kBarrier:
+      return enterBarrier(thread);
+    default:
+      return moveData(thread);
   }
 }
 
@@ -200,9 +220,11 @@ Result<bool> ReferenceMachine::packetsArrived(const Thread& thread) {
     for (std::size_t i = first; i < end; ++i) {
       const Extent& packet = piece.sources[i];
       if (packet.buffer != BufferKind::kScratch || packet.rank != thread.rank) {
-        return fail(ErrorCode::kInvalidSchedule, fmt::format("{}: packets are read from local scratch only", place(thread)));
+        return fail(ErrorCode::kInvalidSchedule,
+                    fmt::format("{}: packets are read from local scratch only", place(thread)));
       }
-      if (!memory(thread.rank).arrivedPackets().covers(packet.offset, packet.offset + packet.bytes)) return false;
+      if (!memory(thread.rank).arrivedPackets().covers(packet.offset, packet.offset + packet.bytes))
+        return false;
     }
   }
   return true;
@@ -220,7 +242,8 @@ Status ReferenceMachine::movePiece(const Thread& thread, const Piece& piece) {
   return storeResult(thread, piece, *result);
 }
 
-Result<std::vector<ReferenceMachine::Bytes>> ReferenceMachine::loadSources(const Thread& thread, const Piece& piece) {
+Result<std::vector<ReferenceMachine::Bytes>> ReferenceMachine::loadSources(const Thread& thread,
+                                                                           const Piece& piece) {
   std::vector<Bytes> parts;
   const bool fromSwitch = schedule::traits(op(thread).code).sources == OperandShape::Switch;
   for (const Extent& source : piece.sources) {
@@ -244,10 +267,12 @@ Result<ReferenceMachine::Bytes> ReferenceMachine::fold(const Thread& thread, std
   const std::size_t elementBytes = dataTypeBytes(run_.dataType);
   for (std::size_t i = 1; i < parts.size(); ++i) {
     if (parts[i].size() != result.size() || result.size() % elementBytes != 0) {
-      return fail(ErrorCode::kInvalidSchedule, fmt::format("{}: operands of {} and {} bytes are not whole elements of one length",
-                                                           place(thread), result.size(), parts[i].size()));
+      return fail(ErrorCode::kInvalidSchedule,
+                  fmt::format("{}: operands of {} and {} bytes are not whole elements of one length",
+                              place(thread), result.size(), parts[i].size()));
     }
-    base::reduceInto(run_.dataType, run_.reduceOp, result.data(), parts[i].data(), result.size() / elementBytes);
+    base::reduceInto(run_.dataType, run_.reduceOp, result.data(), parts[i].data(),
+                     result.size() / elementBytes);
   }
   return result;
 }
@@ -266,8 +291,8 @@ Status ReferenceMachine::storeResult(const Thread& thread, const Piece& piece, c
       const auto bytes = locate(thread, {destination.buffer, owner, destination.offset, destination.bytes});
       if (!bytes) return fail(bytes.error());
       if (bytes->size() != result.size()) {
-        return fail(ErrorCode::kInvalidSchedule, fmt::format("{}: {} bytes for a destination of {}", place(thread),
-                                                             result.size(), bytes->size()));
+        return fail(ErrorCode::kInvalidSchedule, fmt::format("{}: {} bytes for a destination of {}",
+                                                             place(thread), result.size(), bytes->size()));
       }
       std::copy(result.begin(), result.end(), bytes->begin());
       if (!writesPackets(op(thread).code, number)) continue;
@@ -279,13 +304,15 @@ Status ReferenceMachine::storeResult(const Thread& thread, const Piece& piece, c
 
 Result<std::span<std::byte>> ReferenceMachine::locate(const Thread& thread, const Extent& extent) {
   if (extent.rank < 0 || extent.rank >= schedule_.rankCount()) {
-    return fail(ErrorCode::kInvalidSchedule, fmt::format("{}: there is no rank {}", place(thread), extent.rank));
+    return fail(ErrorCode::kInvalidSchedule,
+                fmt::format("{}: there is no rank {}", place(thread), extent.rank));
   }
   const std::span<std::byte> buffer = memory(extent.rank).buffer(extent.buffer);
   if (extent.offset > buffer.size() || extent.bytes > buffer.size() - extent.offset) {
-    return fail(ErrorCode::kInvalidSchedule,
-                fmt::format("{}: bytes {} to {} of rank {}'s buffer '{}', which has {}", place(thread), extent.offset,
-                            extent.offset + extent.bytes, extent.rank, schedule::name(extent.buffer), buffer.size()));
+    return fail(
+        ErrorCode::kInvalidSchedule,
+        fmt::format("{}: bytes {} to {} of rank {}'s buffer '{}', which has {}", place(thread), extent.offset,
+                    extent.offset + extent.bytes, extent.rank, schedule::name(extent.buffer), buffer.size()));
   }
   return buffer.subspan(extent.offset, extent.bytes);
 }
@@ -298,7 +325,8 @@ Result<std::vector<Rank>> ReferenceMachine::switchMembers(const Thread& thread, 
       if (number++ == channel) return group.ranks;
     }
   }
-  return fail(ErrorCode::kInvalidSchedule, fmt::format("{}: there is no switch channel {}", place(thread), channel));
+  return fail(ErrorCode::kInvalidSchedule,
+              fmt::format("{}: there is no switch channel {}", place(thread), channel));
 }
 
 std::string ReferenceMachine::place(const Thread& thread) const {
@@ -312,11 +340,14 @@ std::string ReferenceMachine::waitingFor(const Thread& thread) const {
   switch (current.code) {
     case OpCode::kWait:
     case OpCode::kRelaxedWait:
-      return fmt::format("a signal on {} channels {}", schedule::name(current.channelType), fmt::join(current.channels, ", "));
-    case OpCode::kSemaphoreAcquire: return fmt::format("semaphores {}", fmt::join(current.semaphores, ", "));
+      return fmt::format("a signal on {} channels {}", schedule::name(current.channelType),
+                         fmt::join(current.channels, ", "));
+    case OpCode::kSemaphoreAcquire:
+      return fmt::format("semaphores {}", fmt::join(current.semaphores, ", "));
     case OpCode::kBarrier:
       return fmt::format("{} blocks at barrier {}", current.barrierThreadBlocks, current.barrierId);
-    default: return "packets";
+    default:
+      return "packets";
   }
 }
 

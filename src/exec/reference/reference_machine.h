@@ -1,4 +1,5 @@
-// All ranks of a schedule stepping through their ops, one op at a time. Owned by one reference run; one thread.
+// All ranks of a schedule stepping through their ops, one op at a time. Owned by one reference run; one
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +17,8 @@ namespace theseus::exec {
 
 class ReferenceMachine {
  public:
-  ReferenceMachine(const schedule::Schedule& schedule, const ReferenceRun& run, std::vector<schedule::ResolvedRank> ranks,
-                   std::vector<RankMemory> memories);
+  ReferenceMachine(const schedule::Schedule& schedule, const ReferenceRun& run,
+                   std::vector<schedule::ResolvedRank> ranks, std::vector<RankMemory> memories);
   /// Runs to the end, in an order drawn from the run's seed. Errors: a deadlock, an access out of bounds.
   Status runAll();
   RankMemory& memory(Rank rank) { return memories_[static_cast<std::size_t>(rank)]; }

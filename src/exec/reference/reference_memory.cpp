@@ -10,7 +10,8 @@ using schedule::BufferKind;
 
 void RangeSet::add(std::uint64_t begin, std::uint64_t end) {
   if (begin == end) return;
-  auto first = std::find_if(ranges_.begin(), ranges_.end(), [&](const auto& range) { return range.second >= begin; });
+  auto first =
+      std::find_if(ranges_.begin(), ranges_.end(), [&](const auto& range) { return range.second >= begin; });
   auto last = first;
   for (; last != ranges_.end() && last->first <= end; ++last) {
     begin = std::min(begin, last->first);
@@ -28,7 +29,8 @@ bool RangeSet::covers(std::uint64_t begin, std::uint64_t end) const {
 
 RankMemory::RankMemory(const Shape& shape, const std::vector<std::byte>& input) : shape_(shape) {
   const schedule::MessageSize& size = shape.size;
-  first_.assign(shape.inPlace ? std::max(size.inputBytes, size.outputBytes) : size.inputBytes, kUndefinedByte);
+  first_.assign(shape.inPlace ? std::max(size.inputBytes, size.outputBytes) : size.inputBytes,
+                kUndefinedByte);
   if (!shape.inPlace) second_.assign(size.outputBytes, kUndefinedByte);
   scratch_.assign(shape.scratchBytes, kUndefinedByte);
   THESEUS_CHECK(input.size() == size.inputBytes, "the caller has checked the size of the input");
@@ -48,7 +50,8 @@ std::span<std::byte> RankMemory::buffer(BufferKind kind) {
       const bool block = shape_.collective == Collective::kReduceScatter;
       return std::span(first_).subspan(block ? rank * size.outputBytes : 0, size.outputBytes);
     }
-    case BufferKind::kScratch: return scratch_;
+    case BufferKind::kScratch:
+      return scratch_;
   }
   return {};
 }

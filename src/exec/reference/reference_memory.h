@@ -21,8 +21,8 @@ class RangeSet {
   std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges_;
 };
 
-/// One rank's input, output and scratch. In place, input and output are parts of one buffer: an all-gather's input is the
-/// rank's own block of the output, a reduce-scatter's output its own block of the input.
+/// One rank's input, output and scratch. In place, input and output are parts of one buffer: an all-gather's
+/// input is the rank's own block of the output, a reduce-scatter's output its own block of the input.
 class RankMemory {
  public:
   struct Shape {

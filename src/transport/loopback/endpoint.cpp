@@ -31,7 +31,9 @@ class LoopbackHub {
 
   int size() const { return static_cast<int>(members_.size()); }
   std::byte* inbox(Rank rank) const { return members_[static_cast<std::size_t>(rank)].inbox.data(); }
-  const drivers::EventCounter& counter(Rank rank) const { return members_[static_cast<std::size_t>(rank)].counter; }
+  const drivers::EventCounter& counter(Rank rank) const {
+    return members_[static_cast<std::size_t>(rank)].counter;
+  }
   Doorbell doorbell(Rank rank) const { return {inboxHeader(inbox(rank)), &counter(rank)}; }
 
  private:
@@ -42,7 +44,8 @@ namespace {
 
 class LoopbackEndpoint final : public RingEndpoint {
  public:
-  LoopbackEndpoint(std::shared_ptr<LoopbackHub> hub, Parts parts) : RingEndpoint(std::move(parts)), hub_(std::move(hub)) {
+  LoopbackEndpoint(std::shared_ptr<LoopbackHub> hub, Parts parts)
+      : RingEndpoint(std::move(parts)), hub_(std::move(hub)) {
     for (Rank from = 0; from < size(); ++from) {
       if (from == rank()) continue;
       stream(from).attach(ringIn(hub_->inbox(rank()), from));
@@ -56,7 +59,8 @@ class LoopbackEndpoint final : public RingEndpoint {
     THESEUS_CHECK(options.rank >= 0 && options.rank < options.size, "rank within its job");
     Result<drivers::Poller> poller = drivers::Poller::create();
     THESEUS_CHECK(poller.has_value(), "a file descriptor for a poller");
-    THESEUS_CHECK(poller->watch(hub->counter(options.rank).descriptor(), 0).has_value(), "watching an event counter");
+    THESEUS_CHECK(poller->watch(hub->counter(options.rank).descriptor(), 0).has_value(),
+                  "watching an event counter");
     Parts parts{.capabilities = {.name = "loopback", .latencySeconds = 1e-6, .bytesPerSecond = 10e9},
                 .options = options,
                 .poller = std::move(*poller),
@@ -87,7 +91,8 @@ std::shared_ptr<LoopbackHub> makeLoopbackHub(int size) {
   return std::make_shared<LoopbackHub>(size);
 }
 
-std::unique_ptr<Endpoint> makeLoopbackEndpoint(std::shared_ptr<LoopbackHub> hub, const EndpointOptions& options) {
+std::unique_ptr<Endpoint> makeLoopbackEndpoint(std::shared_ptr<LoopbackHub> hub,
+                                               const EndpointOptions& options) {
   return LoopbackEndpoint::make(std::move(hub), options);
 }
 

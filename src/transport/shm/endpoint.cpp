@@ -11,14 +11,20 @@
 namespace theseus::transport {
 namespace {
 
-enum PollKey : std::uint64_t { kCounterKey = 0, kListenerKey = 1, kGreetingsKey = 2, kOutboundKeys = 1ull << 32, kInboundKeys = 2ull << 32 };
+enum PollKey : std::uint64_t {
+  kCounterKey = 0,
+  kListenerKey = 1,
+  kGreetingsKey = 2,
+  kOutboundKeys = 1ull << 32,
+  kInboundKeys = 2ull << 32
+};
 
 /// Retries of a connection, and patience with strangers, need a look now and then although nothing stirs.
 constexpr base::Nanoseconds kLookWhileConnecting = std::chrono::milliseconds(10);
 constexpr base::Nanoseconds kLookWhileGreeting = std::chrono::milliseconds(100);
 
-/// Two jobs, or two users, on one host must not meet: the job's name is part of the address, and so is a random part, so that
-/// nobody can take the name before the rank does.
+/// Two jobs, or two users, on one host must not meet: the job's name is part of the address, and so is a
+/// random part, so that nobody can take the name before the rank does.
 std::string socketName(const EndpointOptions& options) {
   std::uint64_t random = 0;
   base::fillRandom(&random, sizeof(random));
@@ -26,8 +32,9 @@ std::string socketName(const EndpointOptions& options) {
 }
 
 Error gone(Rank peer, const char* when) {
-  return {ErrorCode::kTransport,
-          fmt::format("rank {} ended without a goodbye{} (crashed or killed?); see its own output", peer, when)};
+  return {
+      ErrorCode::kTransport,
+      fmt::format("rank {} ended without a goodbye{} (crashed or killed?); see its own output", peer, when)};
 }
 
 }  // namespace
@@ -52,10 +59,11 @@ Result<std::unique_ptr<Endpoint>> ShmEndpoint::make(const EndpointOptions& optio
   Result<drivers::Poller> poller = drivers::Poller::create();
   if (!poller) return fail(std::move(poller.error()));
   THESEUS_TRY(poller->watch(memory.counter->descriptor(), kCounterKey));
-  Admission::Options door{.listener = std::move(*listener),
-                          .identity = {.secret = options.secret, .job = options.job, .self = options.rank, .size = options.size},
-                          .listenerKey = kListenerKey,
-                          .greetingsKey = kGreetingsKey};
+  Admission::Options door{
+      .listener = std::move(*listener),
+      .identity = {.secret = options.secret, .job = options.job, .self = options.rank, .size = options.size},
+      .listenerKey = kListenerKey,
+      .greetingsKey = kGreetingsKey};
   Result<Admission> admission = Admission::create(std::move(door), *poller);
   if (!admission) return fail(std::move(admission.error()));
   Parts parts{.capabilities = {.name = "shm", .latencySeconds = 1e-6, .bytesPerSecond = 10e9},
@@ -63,7 +71,8 @@ Result<std::unique_ptr<Endpoint>> ShmEndpoint::make(const EndpointOptions& optio
               .poller = std::move(*poller),
               .inbox = inboxHeader(memory.inbox.data()),
               .counter = memory.counter.get()};
-  return std::unique_ptr<Endpoint>(new ShmEndpoint(std::move(parts), std::move(memory), std::move(*admission), name));
+  return std::unique_ptr<Endpoint>(
+      new ShmEndpoint(std::move(parts), std::move(memory), std::move(*admission), name));
 }
 
 ShmEndpoint::ShmEndpoint(Parts parts, Memory memory, Admission admission, std::string address)
@@ -80,7 +89,8 @@ ShmEndpoint::~ShmEndpoint() { sayGoodbyes(); }
 Status ShmEndpoint::setPeers(std::vector<std::string> addresses) {
   for (std::size_t peer = 0; peer < addresses.size(); ++peer) {
     Result<drivers::SocketAddress> parsed = drivers::SocketAddress::abstractUnix(addresses[peer]);
-    if (!parsed) return fail(parsed.error().code, fmt::format("address of rank {}: {}", peer, parsed.error().message));
+    if (!parsed)
+      return fail(parsed.error().code, fmt::format("address of rank {}: {}", peer, parsed.error().message));
   }
   return RingEndpoint::setPeers(std::move(addresses));
 }
@@ -178,13 +188,17 @@ Result<bool> ShmEndpoint::service(std::span<const drivers::PollEvent> events) {
     const auto at = static_cast<std::size_t>(peer);
     if (outbound_[at]) {
       Result<bool> served = serviceOutbound(peer, now);
-      if (!served) outcome = std::move(served);
-      else moved = moved || *served;
+      if (!served)
+        outcome = std::move(served);
+      else
+        moved = moved || *served;
     }
     if (inbound_[at]) {
       Result<bool> served = serviceInbound(peer);
-      if (!served) outcome = std::move(served);
-      else moved = moved || *served;
+      if (!served)
+        outcome = std::move(served);
+      else
+        moved = moved || *served;
     }
   }
   if (!outcome) return outcome;
@@ -196,6 +210,8 @@ base::Nanoseconds ShmEndpoint::sleepLimit() const {
   return admission_.busy() ? kLookWhileGreeting : base::Nanoseconds::max();
 }
 
-Result<std::unique_ptr<Endpoint>> makeShmEndpoint(const EndpointOptions& options) { return ShmEndpoint::make(options); }
+Result<std::unique_ptr<Endpoint>> makeShmEndpoint(const EndpointOptions& options) {
+  return ShmEndpoint::make(options);
+}
 
 }  // namespace theseus::transport

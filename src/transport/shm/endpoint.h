@@ -1,6 +1,7 @@
-// shm: ranks of one host. Each rank keeps its inbox in a memfd; peers get that descriptor, and the one that wakes the rank, over
-// an abstract unix socket after the hello. The socket then stays open and tells by its end that the peer has died. Nothing has a
-// name in the file system, so nothing is left behind however a process ends. One thread drives it, wake() may come from any.
+// shm: ranks of one host. Each rank keeps its inbox in a memfd; peers get that descriptor, and the one that
+// wakes the rank, over an abstract unix socket after the hello. The socket then stays open and tells by its
+// end that the peer has died. Nothing has a name in the file system, so nothing is left behind however a
+// process ends. One thread drives it, wake() may come from any.
 #pragma once
 
 #include <memory>

@@ -25,10 +25,13 @@ Result<std::unique_ptr<MappedPeer>> PeerSocket::take(std::size_t bytes) {
     return std::unique_ptr<MappedPeer>();
   }
   if (received->transfer.ended)
-    return fail(ErrorCode::kTransport, fmt::format("rank {} ended without a goodbye (crashed or killed?); see its own output", peer_));
+    return fail(
+        ErrorCode::kTransport,
+        fmt::format("rank {} ended without a goodbye (crashed or killed?); see its own output", peer_));
   if (mark != kDescriptorsFollow || received->descriptors.size() != 2)
-    return fail(ErrorCode::kTransport, fmt::format("rank {} sent {} descriptors instead of its memory and its counter", peer_,
-                                                   received->descriptors.size()));
+    return fail(ErrorCode::kTransport,
+                fmt::format("rank {} sent {} descriptors instead of its memory and its counter", peer_,
+                            received->descriptors.size()));
   THESEUS_TRY(drivers::checkSealedMemoryFile(received->descriptors[0], bytes));
   Result<drivers::MemoryMapping> mapping = drivers::MemoryMapping::shared(received->descriptors[0], bytes);
   if (!mapping) return fail(std::move(mapping.error()));
@@ -54,20 +57,22 @@ tl::unexpected<Error> OutboundLink::failForGood(const std::string& reason) {
   failed_ = true;
   greeting_.reset();
   socket_.reset();
-  return fail(ErrorCode::kTransport, fmt::format("no connection to rank {} at {}: {}", route_.peer, route_.address.text(), reason));
+  return fail(ErrorCode::kTransport,
+              fmt::format("no connection to rank {} at {}: {}", route_.peer, route_.address.text(), reason));
 }
 
 Status OutboundLink::greet(drivers::Poller& poller) {
   if (!greeting_) {
-    // At once or not at all: a unix socket's connect() does not pend. A full backlog is tried again by the next call.
+    // At once or not at all: a unix socket's connect() does not pend. A full backlog is tried again by the
+    // next call.
     Result<drivers::FileDescriptor> socket = drivers::startConnect(route_.address);
     if (!socket) {
       lastFailure_ = socket.error().message;
       return {};
     }
     THESEUS_TRY(poller.watch(*socket, route_.pollKey));
-    greeting_ = std::make_unique<Greeting>(std::move(*socket),
-                                           std::make_unique<ConnectingHandshake>(route_.identity, route_.peer));
+    greeting_ = std::make_unique<Greeting>(
+        std::move(*socket), std::make_unique<ConnectingHandshake>(route_.identity, route_.peer));
   }
   Result<Greeting::State> state = greeting_->advance();
   if (!state) return failForGood(state.error().message);
@@ -85,7 +90,8 @@ Status OutboundLink::greet(drivers::Poller& poller) {
 
 Result<bool> OutboundLink::advance(drivers::Poller& poller, base::TimePoint now) {
   if (!connecting()) return false;
-  if (now >= route_.deadline) return failForGood("time is over: " + (lastFailure_.empty() ? "no answer" : lastFailure_));
+  if (now >= route_.deadline)
+    return failForGood("time is over: " + (lastFailure_.empty() ? "no answer" : lastFailure_));
   if (!socket_) {
     Status greeted = greet(poller);
     if (!greeted) return failed_ ? fail(greeted.error()) : failForGood(greeted.error().message);

@@ -1,5 +1,5 @@
-// The sockets beside the rings of shm: how descriptors get to the peer, and how its death is noticed. Owned by ShmEndpoint; used
-// only by the thread that drives it.
+// The sockets beside the rings of shm: how descriptors get to the peer, and how its death is noticed. Owned
+// by ShmEndpoint; used only by the thread that drives it.
 #pragma once
 
 #include <array>

@@ -13,10 +13,11 @@ namespace {
 
 constexpr base::Nanoseconds kPauseMax = std::chrono::milliseconds(500);
 
-/// cubic: the system's default may be bbr, which paces a loopback stream down to 2.9 GB/s where cubic reaches 7.5.
-/// 512 KiB unsent: four of the largest segments. Enough that the link never runs dry between two turns of a busy rank (4 ms at
-/// 1 Gbit/s, 100 microseconds at 5 GB/s), little enough that a change of the link shows within milliseconds. Socket buffers stay
-/// with the kernel's own tuning, which an explicit size would switch off.
+/// cubic: the system's default may be bbr, which paces a loopback stream down to 2.9 GB/s where cubic
+/// reaches 7.5. 512 KiB unsent: four of the largest segments. Enough that the link never runs dry between two
+/// turns of a busy rank (4 ms at 1 Gbit/s, 100 microseconds at 5 GB/s), little enough that a change of the
+/// link shows within milliseconds. Socket buffers stay with the kernel's own tuning, which an explicit size
+/// would switch off.
 const drivers::TcpTuning kTuning{.congestionControl = "cubic", .unsentBytesMax = 512 * 1024};
 
 std::size_t wireBytes(const SegmentHeader& header) { return sizeof(header) + header.bytes; }
@@ -24,7 +25,8 @@ std::size_t wireBytes(const SegmentHeader& header) { return sizeof(header) + hea
 }  // namespace
 
 TcpChannel::~TcpChannel() {
-  // In the middle of a segment a goodbye would be taken for payload; the peer then reports a stream that broke off, which it did.
+  // In the middle of a segment a goodbye would be taken for payload; the peer then reports a stream that
+  // broke off, which it did.
   if (open() && count_ == 0) sayGoodbye(socket_);
 }
 
@@ -38,8 +40,10 @@ tl::unexpected<Error> TcpChannel::broken(std::string reason) {
 Result<bool> TcpChannel::put(const SegmentHeader& header, const std::byte* payload) {
   if (state_ == State::kBroken) return fail(error_);
   if (state_ == State::kPeerClosed)
-    return fail(ErrorCode::kTransport, fmt::format("cannot send to rank {}: it has closed its endpoint; it must outlive the "
-                                                   "calls of its peers", route_.peer));
+    return fail(ErrorCode::kTransport,
+                fmt::format("cannot send to rank {}: it has closed its endpoint; it must outlive the "
+                            "calls of its peers",
+                            route_.peer));
   THESEUS_TRY(transport::checkHeader(route_.peer, header));
   if (!open() || count_ == kQueueSegments) return false;
   queue_[(front_ + count_) % kQueueSegments] = {header, payload};
@@ -76,8 +80,10 @@ Status TcpChannel::attemptFailed(const Error& error, base::TimePoint now) {
 Status TcpChannel::advanceConnection(drivers::Poller& poller, base::TimePoint now) {
   if (!connecting()) return {};
   if (now >= route_.deadline)
-    return broken(fmt::format("no connection to rank {} at {} in time: {}; is that process alive, and its port reachable from here?",
-                              route_.peer, route_.address.text(), lastFailure_.empty() ? "no answer" : lastFailure_));
+    return broken(
+        fmt::format("no connection to rank {} at {} in time: {}; is that process alive, and its port "
+                    "reachable from here?",
+                    route_.peer, route_.address.text(), lastFailure_.empty() ? "no answer" : lastFailure_));
   if (!greeting_) {
     if (now < nextAttempt_) return {};
     THESEUS_TRY(startAttempt(poller, now));
@@ -90,8 +96,9 @@ Status TcpChannel::advanceConnection(drivers::Poller& poller, base::TimePoint no
     attemptConnected_ = true;
   }
   Result<Greeting::State> state = greeting_->advance();
-  if (!state) return broken(fmt::format("no connection to rank {} at {}: {}", route_.peer, route_.address.text(),
-                                        state.error().message));
+  if (!state)
+    return broken(fmt::format("no connection to rank {} at {}: {}", route_.peer, route_.address.text(),
+                              state.error().message));
   if (*state == Greeting::State::kEnded)
     return attemptFailed({ErrorCode::kTransport, "the other side hung up during the hello"}, now);
   if (*state == Greeting::State::kPending) return {};
@@ -145,8 +152,8 @@ Result<std::size_t> TcpChannel::flush(std::size_t budget) {
       // The peer's last words, if any, say more than the error of the system call.
       readable_ = true;
       THESEUS_TRY(checkPeer());
-      return broken(fmt::format("the connection to rank {} at {} broke: {}", route_.peer, route_.address.text(),
-                                transfer.error().message));
+      return broken(fmt::format("the connection to rank {} at {} broke: {}", route_.peer,
+                                route_.address.text(), transfer.error().message));
     }
     sent(transfer->bytes);
     total += transfer->bytes;
@@ -157,7 +164,8 @@ Result<std::size_t> TcpChannel::flush(std::size_t budget) {
 
 Status TcpChannel::checkPeer() {
   while (needsCheck()) {
-    const iovec piece{reinterpret_cast<std::byte*>(&farewell_) + farewellBytes_, sizeof(farewell_) - farewellBytes_};
+    const iovec piece{reinterpret_cast<std::byte*>(&farewell_) + farewellBytes_,
+                      sizeof(farewell_) - farewellBytes_};
     const bool goodbye = farewellBytes_ == sizeof(farewell_) && farewell_.magic == kGoodbyeMagic;
     if (goodbye && count_ == 0) {
       state_ = State::kPeerClosed;
@@ -165,16 +173,19 @@ Status TcpChannel::checkPeer() {
       return {};
     }
     if (goodbye)
-      return broken(fmt::format("rank {} closed its endpoint while {} segments for it waited", route_.peer, count_));
-    if (piece.iov_len == 0) return broken(fmt::format("rank {} says something unknown on a one-way connection", route_.peer));
+      return broken(
+          fmt::format("rank {} closed its endpoint while {} segments for it waited", route_.peer, count_));
+    if (piece.iov_len == 0)
+      return broken(fmt::format("rank {} says something unknown on a one-way connection", route_.peer));
     Result<drivers::Transfer> got = drivers::receiveScattered(socket_, std::span(&piece, 1));
     if (got && got->blocked) {
       readable_ = false;
       return {};
     }
     if (!got || got->ended)
-      return broken(fmt::format("rank {} at {} ended without a goodbye (crashed, killed or cut off?): {}; see its own output",
-                                route_.peer, route_.address.text(), got ? "end of stream" : got.error().message));
+      return broken(fmt::format(
+          "rank {} at {} ended without a goodbye (crashed, killed or cut off?): {}; see its own output",
+          route_.peer, route_.address.text(), got ? "end of stream" : got.error().message));
     farewellBytes_ += got->bytes;
   }
   return {};

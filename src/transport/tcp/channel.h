@@ -1,5 +1,5 @@
-// The sending half of tcp: a socket that this rank opened to a peer's listener, and the segments that wait for it. Owned by
-// TcpEndpoint; used only by the thread that drives it.
+// The sending half of tcp: a socket that this rank opened to a peer's listener, and the segments that wait
+// for it. Owned by TcpEndpoint; used only by the thread that drives it.
 #pragma once
 
 #include <array>
@@ -45,7 +45,8 @@ class TcpChannel final : public Channel {
 
   /// Writes at most `budget` bytes of what is queued. Bytes written; errors: the peer is gone.
   Result<std::size_t> flush(std::size_t budget);
-  /// Looks at what the peer says on its way out. Errors: it ended without a goodbye, or while segments waited.
+  /// Looks at what the peer says on its way out. Errors: it ended without a goodbye, or while segments
+  /// waited.
   Status checkPeer();
   bool queued() const { return count_ > 0; }
   bool canFlush() const { return open() && writable_ && count_ > 0; }
@@ -84,7 +85,7 @@ class TcpChannel final : public Channel {
   std::size_t count_ = 0;
   std::size_t frontSent_ = 0;  // bytes of the front segment, header included, that the kernel has
   std::size_t queuedBytes_ = 0;
-  SegmentHeader farewell_;     // what the peer says on its way out
+  SegmentHeader farewell_;  // what the peer says on its way out
   std::size_t farewellBytes_ = 0;
 };
 

@@ -10,13 +10,20 @@
 namespace theseus::transport {
 namespace {
 
-enum PollKey : std::uint64_t { kWakeKey = 0, kListenerKey = 1, kGreetingsKey = 2, kChannelKeys = 1ull << 32, kStreamKeys = 2ull << 32 };
+enum PollKey : std::uint64_t {
+  kWakeKey = 0,
+  kListenerKey = 1,
+  kGreetingsKey = 2,
+  kChannelKeys = 1ull << 32,
+  kStreamKeys = 2ull << 32
+};
 
 /// A reading of all flows costs a microsecond for each, so this keeps the price below one percent.
 constexpr base::Nanoseconds kMeterInterval = std::chrono::milliseconds(1);
 /// Fewer bytes than this do not load a link long enough to say anything about it.
 constexpr std::size_t kHeavyBytes = 64 * 1024;
-/// An emulated link lets go of pieces of at least this size (or all that is queued): a system call for each token would be slow.
+/// An emulated link lets go of pieces of at least this size (or all that is queued): a system call for each
+/// token would be slow.
 constexpr std::size_t kPacedBytes = 16 * 1024;
 
 base::TimePoint clockNow() { return base::SteadyClock::instance().now(); }
@@ -43,17 +50,19 @@ Result<std::unique_ptr<Endpoint>> TcpEndpoint::make(const EndpointOptions& optio
   if (!listener) return fail(std::move(listener.error()));
   Result<drivers::SocketAddress> bound = drivers::SocketAddress::localOf(*listener);
   if (!bound) return fail(std::move(bound.error()));
-  Result<drivers::SocketAddress> advertised = drivers::SocketAddress::numeric(advertisedHost(tcp), bound->port());
+  Result<drivers::SocketAddress> advertised =
+      drivers::SocketAddress::numeric(advertisedHost(tcp), bound->port());
   if (!advertised) return fail(std::move(advertised.error()));
   Result<drivers::Poller> poller = drivers::Poller::create();
   if (!poller) return fail(std::move(poller.error()));
   Result<drivers::EventCounter> waker = drivers::EventCounter::create();
   if (!waker) return fail(std::move(waker.error()));
   THESEUS_TRY(poller->watch(waker->descriptor(), kWakeKey));
-  Admission::Options door{.listener = std::move(*listener),
-                          .identity = {.secret = options.secret, .job = options.job, .self = options.rank, .size = options.size},
-                          .listenerKey = kListenerKey,
-                          .greetingsKey = kGreetingsKey};
+  Admission::Options door{
+      .listener = std::move(*listener),
+      .identity = {.secret = options.secret, .job = options.job, .self = options.rank, .size = options.size},
+      .listenerKey = kListenerKey,
+      .greetingsKey = kGreetingsKey};
   Result<Admission> admission = Admission::create(std::move(door), *poller);
   if (!admission) return fail(std::move(admission.error()));
   return std::make_unique<TcpEndpoint>(
@@ -63,7 +72,11 @@ Result<std::unique_ptr<Endpoint>> TcpEndpoint::make(const EndpointOptions& optio
 TcpEndpoint::TcpEndpoint(Parts parts)
     : options_(std::move(parts.options)),
       address_(std::move(parts.address)),
-      capabilities_{.name = "tcp", .crossesHosts = true, .measuresLinks = true, .latencySeconds = 20e-6, .bytesPerSecond = 1.2e9},
+      capabilities_{.name = "tcp",
+                    .crossesHosts = true,
+                    .measuresLinks = true,
+                    .latencySeconds = 20e-6,
+                    .bytesPerSecond = 1.2e9},
       poller_(std::move(parts.poller)),
       waker_(std::move(parts.waker)),
       admission_(std::move(parts.admission)),
@@ -77,7 +90,8 @@ Status TcpEndpoint::setPeers(std::vector<std::string> addresses) {
   std::vector<drivers::SocketAddress> peers;
   for (std::size_t rank = 0; rank < addresses.size(); ++rank) {
     Result<drivers::SocketAddress> address = drivers::SocketAddress::parse(addresses[rank]);
-    if (!address) return fail(address.error().code, fmt::format("address of rank {}: {}", rank, address.error().message));
+    if (!address)
+      return fail(address.error().code, fmt::format("address of rank {}: {}", rank, address.error().message));
     peers.push_back(*address);
   }
   peers_ = std::move(peers);
@@ -87,15 +101,19 @@ Status TcpEndpoint::setPeers(std::vector<std::string> addresses) {
 Result<Channel*> TcpEndpoint::connect(Rank peer) {
   THESEUS_TRY(transport::checkPeer(peer, options_));
   if (peers_.empty())
-    return fail(ErrorCode::kInvalidArgument, "connect() before setPeers(): the addresses of the peers are not known");
+    return fail(ErrorCode::kInvalidArgument,
+                "connect() before setPeers(): the addresses of the peers are not known");
   const auto at = static_cast<std::size_t>(peer);
   if (!channels_[at]) {
-    channels_[at] = std::make_unique<TcpChannel>(TcpChannel::Route{
-        .address = peers_[at],
-        .identity = {.secret = options_.secret, .job = options_.job, .self = options_.rank, .size = options_.size},
-        .peer = peer,
-        .pollKey = kChannelKeys + at,
-        .deadline = clockNow() + options_.connectTimeout});
+    channels_[at] =
+        std::make_unique<TcpChannel>(TcpChannel::Route{.address = peers_[at],
+                                                       .identity = {.secret = options_.secret,
+                                                                    .job = options_.job,
+                                                                    .self = options_.rank,
+                                                                    .size = options_.size},
+                                                       .peer = peer,
+                                                       .pollKey = kChannelKeys + at,
+                                                       .deadline = clockNow() + options_.connectTimeout});
     ++connecting_;
     // Starts the connection now, so that it is under way before the first progress().
     THESEUS_TRY(channels_[at]->advanceConnection(poller_, clockNow()));
@@ -119,7 +137,8 @@ Result<bool> TcpEndpoint::admitAndConnect(base::TimePoint now) {
   bool moved = false;
   for (Admission::Admitted& admitted : admission_.advance(poller_, now)) {
     const auto at = static_cast<std::size_t>(admitted.from);
-    // Watched under its own key from now on; that reports its present state as an event, so nothing that came early is missed.
+    // Watched under its own key from now on; that reports its present state as an event, so nothing that came
+    // early is missed.
     THESEUS_TRY(poller_.rewatch(admitted.socket, kStreamKeys + at));
     streams_[at] = std::make_unique<TcpStream>(admitted.from, std::move(admitted.socket));
     moved = true;
@@ -131,8 +150,10 @@ Result<bool> TcpEndpoint::admitAndConnect(base::TimePoint now) {
     if (!channel || !channel->connecting()) continue;
     Status advanced = channel->advanceConnection(poller_, now);
     if (!advanced) failed = std::move(advanced);
-    if (channel->connecting()) ++connecting_;
-    else moved = true;
+    if (channel->connecting())
+      ++connecting_;
+    else
+      moved = true;
   }
   if (!failed) return fail(std::move(failed.error()));
   return moved;
@@ -163,7 +184,8 @@ Result<bool> TcpEndpoint::sendQueued(base::TimePoint now) {
     heaviest = std::max(heaviest, *written);
     moved = moved || *written > 0;
     const Rank peer = static_cast<Rank>((firstToSend_ + i) % count);
-    if (*written > 0 && meter_.active() && !meter_.waiting(peer) && readFlow(*channel).waiting) meter_.loaded(peer);
+    if (*written > 0 && meter_.active() && !meter_.waiting(peer) && readFlow(*channel).waiting)
+      meter_.loaded(peer);
   }
   measureAfter(heaviest >= kHeavyBytes);
   return moved;
@@ -221,9 +243,11 @@ base::Nanoseconds TcpEndpoint::sleepLimit(base::TimePoint now) {
   for (const std::unique_ptr<TcpChannel>& channel : channels_) {
     if (!channel) continue;
     if (channel->connecting())
-      limit = std::min({limit, channel->nextAttempt() - now, base::Nanoseconds(std::chrono::milliseconds(100))});
+      limit =
+          std::min({limit, channel->nextAttempt() - now, base::Nanoseconds(std::chrono::milliseconds(100))});
     if (bucket_.limits() && channel->canFlush())
-      limit = std::min(limit, bucket_.untilAvailable(static_cast<double>(std::min(channel->queuedBytes(), kPacedBytes)), now));
+      limit = std::min(limit, bucket_.untilAvailable(
+                                  static_cast<double>(std::min(channel->queuedBytes(), kPacedBytes)), now));
   }
   return limit;
 }
@@ -243,7 +267,8 @@ void TcpEndpoint::wake() {
 
 Status TcpEndpoint::emulateLinkRate(double bytesPerSecond) {
   if (!(bytesPerSecond >= 0))
-    return fail(ErrorCode::kInvalidArgument, "the rate of an emulated link is positive, or 0 to switch it off");
+    return fail(ErrorCode::kInvalidArgument,
+                "the rate of an emulated link is positive, or 0 to switch it off");
   bucket_.setRate(bytesPerSecond, clockNow());
   return {};
 }
@@ -252,8 +277,8 @@ FlowReading TcpEndpoint::readFlow(const TcpChannel& channel) const {
   if (!channel.open()) return {};
   Result<drivers::TcpFlowState> state = drivers::tcpFlowState(channel.socket());
   if (!state) return {};
-  // Unsent bytes in the kernel wait for the link. Segments queued here do not count: they may wait for this thread. But behind an
-  // emulated link the wait is here, for tokens.
+  // Unsent bytes in the kernel wait for the link. Segments queued here do not count: they may wait for this
+  // thread. But behind an emulated link the wait is here, for tokens.
   const bool waiting = state->unsentBytes > 0 || (bucket_.limits() && channel.queued());
   return {.open = true,
           .waiting = waiting,

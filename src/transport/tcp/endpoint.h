@@ -1,5 +1,5 @@
-// tcp: one listener, one epoll, one one-way connection for each direction that is used, no thread. Owned by the communicator;
-// one thread drives it, wake() may come from any.
+// tcp: one listener, one epoll, one one-way connection for each direction that is used, no thread. Owned by
+// the communicator; one thread drives it, wake() may come from any.
 #pragma once
 
 #include <atomic>
@@ -67,7 +67,7 @@ class TcpEndpoint final : public Endpoint {
   std::atomic<bool> wakeRequested_{false};
   std::size_t firstToSend_ = 0;  // takes turns, so that no peer gets all tokens of an emulated link
   int connecting_ = 0;
-  Status failure_;               // sticky: a handler's error or a broken stream
+  Status failure_;  // sticky: a handler's error or a broken stream
   LinkMeter meter_;
   TokenBucket bucket_;
 };

@@ -33,9 +33,10 @@ Status TcpStream::ended(const std::string& how) {
   closed_ = true;
   socket_.close();
   const bool clean = !inPayload_ && !haveHeader_ && stagedFrom_ == stagedTo_;
-  return fail(ErrorCode::kTransport,
-              fmt::format("rank {} ended without a goodbye{} (crashed, killed or cut off?): {}; see its own output", from_,
-                          clean ? "" : ", in the middle of a segment", how));
+  return fail(
+      ErrorCode::kTransport,
+      fmt::format("rank {} ended without a goodbye{} (crashed, killed or cut off?): {}; see its own output",
+                  from_, clean ? "" : ", in the middle of a segment", how));
 }
 
 Status TcpStream::place(InboundHandler& handler) {
@@ -87,7 +88,8 @@ Status TcpStream::consumeStaging(InboundHandler& handler) {
   return {};
 }
 
-/// The rest of the payload goes to its destination, what follows it to the staging buffer, in one system call.
+/// The rest of the payload goes to its destination, what follows it to the staging buffer, in one system
+/// call.
 Status TcpStream::receive(std::size_t& received) {
   std::memmove(staging_.data(), staging_.data() + stagedFrom_, stagedTo_ - stagedFrom_);
   stagedTo_ -= stagedFrom_;
@@ -99,7 +101,8 @@ Status TcpStream::receive(std::size_t& received) {
   received = 0;
   if (!got) return ended(got.error().message);
   if (got->ended) return ended("end of stream");
-  // Less than asked: the kernel has no more, and the next arrival makes a new event; a hang-up has had its event already.
+  // Less than asked: the kernel has no more, and the next arrival makes a new event; a hang-up has had its
+  // event already.
   if (got->blocked || (got->bytes < asked && !hangUp_)) readable_ = false;
   received = got->bytes;
   const std::size_t direct = std::min(got->bytes, pieces[0].iov_len);

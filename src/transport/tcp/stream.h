@@ -1,5 +1,6 @@
-// The receiving half of tcp: a socket that a peer opened to this rank. Payload goes from the kernel straight to its destination;
-// only headers, and the little that arrives with them, pass through a staging buffer. Owned by TcpEndpoint, one thread.
+// The receiving half of tcp: a socket that a peer opened to this rank. Payload goes from the kernel straight
+// to its destination; only headers, and the little that arrives with them, pass through a staging buffer.
+// Owned by TcpEndpoint, one thread.
 #pragma once
 
 #include <array>
@@ -23,7 +24,8 @@ class TcpStream {
 
   void onEvent(const drivers::PollEvent& event);
   /// Delivers what has arrived, bounded per call. True if anything moved.
-  /// Errors: the peer ended without a goodbye (closed() is then true, reported once), the stream is broken, or the handler's own.
+  /// Errors: the peer ended without a goodbye (closed() is then true, reported once), the stream is broken,
+  /// or the handler's own.
   Result<bool> progress(InboundHandler& handler);
   void resume() { parked_ = false; }
   bool canMove() const { return !closed_ && !parked_ && (readable_ || haveHeader_); }
@@ -41,7 +43,7 @@ class TcpStream {
   Rank from_;
   drivers::FileDescriptor socket_;
   bool readable_ = true;
-  bool hangUp_ = false;      // read until the end, a short read does not mean that all is read
+  bool hangUp_ = false;  // read until the end, a short read does not mean that all is read
   bool parked_ = false;
   bool haveHeader_ = false;  // header_ waits to be placed
   bool inPayload_ = false;
