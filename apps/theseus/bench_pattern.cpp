@@ -50,32 +50,35 @@ void store(DataType type, std::byte* place, std::uint32_t number) {
   }
 }
 
-void fillRange(const BenchCall& call, int rank, std::uint64_t first, std::uint64_t elements,
-               std::byte* place) {
+struct ElementRange {
+  std::uint64_t first = 0;
+  std::uint64_t count = 0;
+};
+
+void fillRange(const BenchCall& call, int rank, ElementRange range, std::byte* place) {
   const std::size_t size = dataTypeBytes(call.type);
-  for (std::uint64_t i = 0; i < elements; ++i)
-    store(call.type, place + i * size, value(call, rank, first + i));
+  for (std::uint64_t i = 0; i < range.count; ++i)
+    store(call.type, place + i * size, value(call, rank, range.first + i));
 }
 
-/// What elements [first, first + elements) of rank `rank`'s destination must be.
-void expectedRange(const BenchCall& call, int rank, std::uint64_t first, std::uint64_t elements,
-                   std::vector<std::byte>& place) {
+/// What the elements `range` of rank `rank`'s destination must be.
+void expectedRange(const BenchCall& call, int rank, ElementRange range, std::vector<std::byte>& place) {
   const std::size_t size = dataTypeBytes(call.type);
-  place.resize(elements * size);
+  place.resize(range.count * size);
   const bool scatter = call.collective == Collective::kReduceScatter;
   if (call.collective == Collective::kAllReduce || scatter) {
-    const std::uint64_t start = first + (scatter ? static_cast<std::uint64_t>(rank) * call.count : 0);
+    if (scatter) range.first += static_cast<std::uint64_t>(rank) * call.count;
     std::vector<std::byte> other(place.size());
-    fillRange(call, 0, start, elements, place.data());
+    fillRange(call, 0, range, place.data());
     for (int peer = 1; peer < call.ranks; ++peer) {
-      fillRange(call, peer, start, elements, other.data());
-      base::reduceInto(call.type, call.op, place.data(), other.data(), elements);
+      fillRange(call, peer, range, other.data());
+      base::reduce(call.type, call.op, {place.data(), place.data(), other.data()}, range.count);
     }
-    if (call.op == ReduceOp::kAvg) base::finishAverage(call.type, place.data(), elements, call.ranks);
+    if (call.op == ReduceOp::kAvg) base::finishAverage(call.type, place.data(), range.count, call.ranks);
     return;
   }
-  for (std::uint64_t i = 0; i < elements; ++i) {
-    const std::uint64_t index = first + i;
+  for (std::uint64_t i = 0; i < range.count; ++i) {
+    const std::uint64_t index = range.first + i;
     const int block = call.count == 0 ? 0 : static_cast<int>(index / call.count);
     int source = call.root;
     std::uint64_t at = index;
@@ -101,7 +104,7 @@ std::uint64_t destinationElements(const BenchCall& call) {
 
 void fillSource(const BenchCall& call, int rank, std::vector<std::byte>& bytes) {
   bytes.resize(sourceElements(call) * dataTypeBytes(call.type));
-  fillRange(call, rank, 0, sourceElements(call), bytes.data());
+  fillRange(call, rank, {0, sourceElements(call)}, bytes.data());
 }
 
 std::uint64_t countWrong(const BenchCall& call, int rank, const std::byte* destination) {
@@ -110,7 +113,7 @@ std::uint64_t countWrong(const BenchCall& call, int rank, const std::byte* desti
   std::uint64_t wrong = 0;
   for (std::uint64_t first = 0; first < destinationElements(call); first += kPiece) {
     const std::uint64_t elements = std::min(kPiece, destinationElements(call) - first);
-    expectedRange(call, rank, first, elements, expected);
+    expectedRange(call, rank, {first, elements}, expected);
     const std::byte* actual = destination + first * size;
     if (std::memcmp(actual, expected.data(), expected.size()) == 0) continue;
     for (std::uint64_t i = 0; i < elements; ++i) {

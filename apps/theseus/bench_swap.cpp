@@ -118,7 +118,8 @@ Result<int> benchSwapRank(const BenchSwapOptions& options, const CommunicatorOpt
       observed.disagreements, worst[0], sums[1], worst[1], worst[2]);
   if (!options.jsonFile.empty()) {
     std::ofstream(options.jsonFile) << fmt::format(
-        R"({{"ranks":{},"transport":"{}","collectives":{},"swaps":{},"wrong":{},"disagreements":{},"collective_us":{{"p50":{:.1f}}},)"
+        R"({{"ranks":{},"transport":"{}","collectives":{},"swaps":{},"wrong":{},"disagreements":{},)"
+        R"("collective_us":{{"p50":{:.1f}}},)"
         R"("limit_waits":{},"stall_us":{{"p50":{:.1f},"max":{:.1f}}}}})"
         "\n",
         communicator.size(), communicatorOptions.transport, options.collectives, observed.changes, sums[0],

@@ -222,8 +222,8 @@ using Table = std::array<Row, kTypeCount>;
 template <template <class, class> class Choose>
 constexpr Table makeTable() {
   const auto row = []<class Element>(Element*) {
-    return Row{Choose<Element, Sum>::loop, Choose<Element, Product>::loop, Choose<Element, Minimum>::loop,
-               Choose<Element, Maximum>::loop, Choose<Element, Sum>::loop};
+    return Row{Choose<Element, Sum>::kLoop, Choose<Element, Product>::kLoop, Choose<Element, Minimum>::kLoop,
+               Choose<Element, Maximum>::kLoop, Choose<Element, Sum>::kLoop};
   };
   return Table{row(static_cast<Plain<std::int8_t>*>(nullptr)),
                row(static_cast<Plain<std::uint8_t>*>(nullptr)),
@@ -239,18 +239,18 @@ constexpr Table makeTable() {
 
 template <class Element, class Operation>
 struct ChooseBaseline {
-  static constexpr ReduceLoop loop = reduceBaseline<Element, Operation>;
+  static constexpr ReduceLoop kLoop = reduceBaseline<Element, Operation>;
 };
 constexpr Table kBaseline = makeTable<ChooseBaseline>();
 
 #if THESEUS_AVX2
 template <class Element, class Operation>
 struct ChooseAvx2 {
-  static constexpr ReduceLoop loop = reduceAvx2<Element, Operation>;
+  static constexpr ReduceLoop kLoop = reduceAvx2<Element, Operation>;
 };
 template <class Operation>
 struct ChooseAvx2<Half, Operation> {
-  static constexpr ReduceLoop loop = reduceHalfF16c<Operation>;
+  static constexpr ReduceLoop kLoop = reduceHalfF16c<Operation>;
 };
 constexpr Table kAvx2 = makeTable<ChooseAvx2>();
 #endif
@@ -281,10 +281,6 @@ void divideAll(void* values, std::size_t count, int divisor) {
 
 void reduce(DataType type, ReduceOp op, ReduceOperands operands, std::size_t count) {
   table()[static_cast<std::size_t>(type)][static_cast<std::size_t>(op)](operands, count);
-}
-
-void reduceInto(DataType type, ReduceOp op, void* accumulator, const void* operand, std::size_t count) {
-  reduce(type, op, ReduceOperands{accumulator, accumulator, operand}, count);
 }
 
 void finishAverage(DataType type, void* values, std::size_t count, int divisor) {

@@ -9,17 +9,15 @@
 
 namespace theseus::base {
 
-/// accumulator[i] = accumulator[i] (op) operand[i] for `count` elements. kAvg adds; see finishAverage.
-/// Ranges may be equal but must not overlap partly. float16 and bfloat16 are computed in float32 and rounded
-/// to nearest even after each step. Integers wrap.
-void reduceInto(DataType type, ReduceOp op, void* accumulator, const void* operand, std::size_t count);
-
-/// destination[i] = left[i] (op) right[i]; destination may be one of the operands.
 struct ReduceOperands {
   void* destination;
   const void* left;
   const void* right;
 };
+
+/// destination[i] = left[i] (op) right[i] for `count` elements. kAvg adds; see finishAverage. The destination
+/// may be one of the operands, but ranges must not overlap partly. float16 and bfloat16 are computed in
+/// float32 and rounded to nearest even. Integers wrap.
 void reduce(DataType type, ReduceOp op, ReduceOperands operands, std::size_t count);
 
 /// values[i] /= divisor (integers truncate toward zero): the end of an average.

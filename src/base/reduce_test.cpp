@@ -82,11 +82,10 @@ TEST(Bfloat16, RoundsToNearestTiesToEven) {
 }
 
 // --- reductions
-// -----------------------------------------------------------------------------------------------------
 
 template <class T>
 std::vector<T> reduced(DataType type, ReduceOp op, std::vector<T> left, const std::vector<T>& right) {
-  reduceInto(type, op, left.data(), right.data(), left.size());
+  reduce(type, op, {left.data(), left.data(), right.data()}, left.size());
   return left;
 }
 
@@ -164,12 +163,13 @@ TEST(Reduce, HalfRoundsAfterEachStep) {
   std::vector<std::uint16_t> values(kCount, floatToHalf(2048.0f));
   const std::vector<std::uint16_t> ones(kCount, floatToHalf(1.0f));
   for (int i = 0; i < 4; ++i)
-    reduceInto(DataType::kFloat16, ReduceOp::kSum, values.data(), ones.data(), kCount);
+    reduce(DataType::kFloat16, ReduceOp::kSum, {values.data(), values.data(), ones.data()}, kCount);
   for (const auto value : values) ASSERT_EQ(halfToFloat(value), 2048.0f);  // 2049 ties back to 2048 each time
   Random random(5);
   for (auto& value : values) value = static_cast<std::uint16_t>(random.below(0x7c00));
   const auto before = values;
-  reduceInto(DataType::kFloat16, ReduceOp::kProd, values.data(), values.data(), kCount);  // equal ranges
+  reduce(DataType::kFloat16, ReduceOp::kProd, {values.data(), values.data(), values.data()},
+         kCount);  // equal ranges
   for (std::size_t i = 0; i < kCount; ++i) {
     ASSERT_EQ(values[i], floatToHalf(halfToFloat(before[i]) * halfToFloat(before[i])));
   }
@@ -180,7 +180,7 @@ TEST(Reduce, HalfLoopsConvertAsTheScalarFunctions) {
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::uint16_t>(i);
   const std::vector<std::uint16_t> lowest(values.size(),
                                           0xfc00);  // -infinity: the maximum is the other operand
-  reduceInto(DataType::kFloat16, ReduceOp::kMax, values.data(), lowest.data(), values.size());
+  reduce(DataType::kFloat16, ReduceOp::kMax, {values.data(), values.data(), lowest.data()}, values.size());
   for (std::size_t i = 0; i < values.size(); ++i) {
     ASSERT_EQ(values[i], floatToHalf(halfToFloat(static_cast<std::uint16_t>(i)))) << i;
   }
@@ -189,7 +189,7 @@ TEST(Reduce, HalfLoopsConvertAsTheScalarFunctions) {
 TEST(Reduce, Bfloat16MinimumKeepsBits) {
   std::vector<std::uint16_t> left(kCount, floatToBfloat16(3.0f));
   const std::vector<std::uint16_t> right(kCount, floatToBfloat16(-3.0f));
-  reduceInto(DataType::kBfloat16, ReduceOp::kMin, left.data(), right.data(), kCount);
+  reduce(DataType::kBfloat16, ReduceOp::kMin, {left.data(), left.data(), right.data()}, kCount);
   EXPECT_EQ(left, right);
 }
 

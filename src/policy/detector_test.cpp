@@ -29,11 +29,16 @@ class NoisyLink {
 
 constexpr double kFull = 119.5e6;
 
-/// Feeds `level` until a change is seen; the number of samples it took, 0 = not within `limit`.
-int samplesUntil(LinkDetector& detector, NoisyLink& link, double level, LinkChange expected, int limit) {
-  for (int sample = 1; sample <= limit; ++sample) {
+struct Awaited {
+  LinkChange change;
+  int limit;
+};
+
+/// Feeds `level` until a change is seen; the number of samples it took, 0 = not within the limit.
+int samplesUntil(LinkDetector& detector, NoisyLink& link, double level, Awaited awaited) {
+  for (int sample = 1; sample <= awaited.limit; ++sample) {
     const LinkChange change = detector.add(link.sample(level));
-    if (change == expected) return sample;
+    if (change == awaited.change) return sample;
     EXPECT_EQ(change, LinkChange::kNone);
   }
   return 0;
@@ -56,12 +61,12 @@ TEST(LinkDetector, FindsHalfTheRateWithinThreeSamplesAndTheWayBack) {
     LinkDetector detector;
     for (int i = 0; i < 40; ++i)
       ASSERT_EQ(detector.add(link.sample(kFull)), LinkChange::kNone) << "seed " << seed;
-    const int down = samplesUntil(detector, link, kFull / 2, LinkChange::kSlower, 3);
+    const int down = samplesUntil(detector, link, kFull / 2, {LinkChange::kSlower, 3});
     ASSERT_NE(down, 0) << "seed " << seed;
     EXPECT_NEAR(detector.rate().value() / (kFull / 2), 1, 0.1) << "only samples after the change count";
     for (int i = 0; i < 20; ++i)
       ASSERT_EQ(detector.add(link.sample(kFull / 2)), LinkChange::kNone) << "seed " << seed;
-    ASSERT_NE(samplesUntil(detector, link, kFull, LinkChange::kFaster, 3), 0) << "seed " << seed;
+    ASSERT_NE(samplesUntil(detector, link, kFull, {LinkChange::kFaster, 3}), 0) << "seed " << seed;
     EXPECT_NEAR(detector.rate().value() / kFull, 1, 0.1);
   }
 }
@@ -70,9 +75,9 @@ TEST(LinkDetector, FindsAnEarlyRecovery) {
   NoisyLink link(7, 0.03);
   LinkDetector detector;
   for (int i = 0; i < 10; ++i) detector.add(link.sample(kFull));
-  ASSERT_NE(samplesUntil(detector, link, kFull / 2, LinkChange::kSlower, 3), 0);
+  ASSERT_NE(samplesUntil(detector, link, kFull / 2, {LinkChange::kSlower, 3}), 0);
   for (int i = 0; i < 3; ++i) detector.add(link.sample(kFull / 2));
-  EXPECT_NE(samplesUntil(detector, link, kFull, LinkChange::kFaster, 3), 0);
+  EXPECT_NE(samplesUntil(detector, link, kFull, {LinkChange::kFaster, 3}), 0);
 }
 
 TEST(LinkDetector, FindsAnEighthLessWithinAboutSixSamples) {
@@ -83,7 +88,7 @@ TEST(LinkDetector, FindsAnEighthLessWithinAboutSixSamples) {
     NoisyLink link(seed, 0.03);
     LinkDetector detector;
     for (int i = 0; i < 200; ++i) detector.add(link.sample(kFull));
-    const int took = samplesUntil(detector, link, kFull * 0.875, LinkChange::kSlower, 12);
+    const int took = samplesUntil(detector, link, kFull * 0.875, {LinkChange::kSlower, 12});
     ASSERT_NE(took, 0) << "seed " << seed;
     total += took;
     late += took > 7 ? 1 : 0;
@@ -137,7 +142,7 @@ TEST(LinkDetector, StillFindsAChangeAfterALongQuietTime) {
   NoisyLink link(5, 0.03);
   LinkDetector detector;
   for (int i = 0; i < 50'000; ++i) detector.add(link.sample(kFull));
-  EXPECT_NE(samplesUntil(detector, link, kFull / 2, LinkChange::kSlower, 3), 0);
+  EXPECT_NE(samplesUntil(detector, link, kFull / 2, {LinkChange::kSlower, 3}), 0);
 }
 
 TEST(LinkDetector, ReportsACreepThatNoSingleStepBetrays) {
@@ -161,7 +166,7 @@ TEST(LinkDetector, LearnsTheNoiseOfARoughLink) {
   int alarms = 0;
   for (int i = 0; i < 20'000; ++i) alarms += detector.add(link.sample(kFull)) != LinkChange::kNone ? 1 : 0;
   EXPECT_LE(alarms, 4) << "false alarms end once the noise is learnt";
-  EXPECT_NE(samplesUntil(detector, link, kFull / 4, LinkChange::kSlower, 8), 0);
+  EXPECT_NE(samplesUntil(detector, link, kFull / 4, {LinkChange::kSlower, 8}), 0);
 }
 
 }  // namespace

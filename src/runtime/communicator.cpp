@@ -46,6 +46,7 @@ Status Communicator::Impl::waitAtLimit(SequenceNumber sequence, CallReport& repo
   const base::TimePoint start = base::SteadyClock::instance().now();
   const bool allowed = gate_.waitUntilAllowed(sequence, options_.timeout);
   report.limitWaitSeconds = secondsSince(start);
+  // Relaxed: a figure for reports, which orders nothing.
   limitWaitNanoseconds_.fetch_add(static_cast<std::uint64_t>(report.limitWaitSeconds * 1e9),
                                   std::memory_order_relaxed);
   if (allowed) return {};
@@ -97,6 +98,7 @@ Status Communicator::Impl::call(const CollectiveRequest& request) {
     std::memcpy(request.destination, request.source, bytes);
   }
   report.seconds = secondsSince(start);
+  // Relaxed, both: figures for reports, which order nothing.
   callsDone_.fetch_add(1, std::memory_order_relaxed);
   bytesDone_.fetch_add(bytes, std::memory_order_relaxed);
   lastCall_ = std::move(report);

@@ -107,6 +107,7 @@ std::string Communicator::Impl::statusJson() const {
                 {"log_entries", control_->plane().log().size()},
                 {"pending_entries", control_->plane().pendingProposals()},
                 {"limit_wait_seconds",
+                 // Relaxed: a figure for reports, which orders nothing.
                  static_cast<double>(limitWaitNanoseconds_.load(std::memory_order_relaxed)) * 1e-9},
                 {"memory_bytes", data_->memoryBytes()},
                 {"attributes", attributesJson(context)},
@@ -216,10 +217,13 @@ std::string Communicator::Impl::metricsText() const {
   const control::Epoch epoch = board_->newest();
   std::string text;
   text += line("theseus_collectives_total", "counter", "collectives completed",
+               // Relaxed: a figure for reports, which orders nothing.
                static_cast<double>(callsDone_.load(std::memory_order_relaxed)));
   text += line("theseus_bytes_total", "counter", "message bytes of completed collectives",
+               // Relaxed: a figure for reports, which orders nothing.
                static_cast<double>(bytesDone_.load(std::memory_order_relaxed)));
   text += line("theseus_limit_wait_seconds_total", "counter", "time spent at the limit of a round",
+               // Relaxed: a figure for reports, which orders nothing.
                static_cast<double>(limitWaitNanoseconds_.load(std::memory_order_relaxed)) * 1e-9);
   text += line("theseus_round", "gauge", "round of the newest epoch", static_cast<double>(epoch.round));
   text += line("theseus_memory_bytes", "gauge", "scratch and staging memory",

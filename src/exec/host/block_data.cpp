@@ -61,7 +61,7 @@ void foldSources(const Call& call, std::byte* destination, const std::vector<con
     const std::uint64_t part = std::min(kFoldBytes, bytes - done);
     base::reduce(type, op, {accumulator, sources[0] + done, sources[1] + done}, part / elementBytes);
     for (std::size_t i = 2; i < sources.size(); ++i) {
-      base::reduceInto(type, op, accumulator, sources[i] + done, part / elementBytes);
+      base::reduce(type, op, {accumulator, accumulator, sources[i] + done}, part / elementBytes);
     }
     std::memcpy(destination + done, accumulator, part);
   }
@@ -158,7 +158,7 @@ Result<BlockRunner::Step> BlockRunner::sendTargets(const Op& op, const Piece& pi
     const Extent* source = &piece.destinations[0];
     if (firstRemote == 0) source = &piece.sources[piece.sources.size() == targets ? block.target : 0];
     const bool lastTarget = block.target + 1 == targets && block.piece + 1 == op.resolved.pieces.size();
-    auto step = sendOne(op, block, *source, piece.destinations[firstRemote + block.target], lastTarget);
+    auto step = sendOne(op, block, {*source, piece.destinations[firstRemote + block.target], lastTarget});
     if (!step || *step != Step::kDone) return step;
     ++block.target;
     block.offset = 0;
@@ -166,10 +166,10 @@ Result<BlockRunner::Step> BlockRunner::sendTargets(const Op& op, const Piece& pi
   return Step::kDone;
 }
 
-Result<BlockRunner::Step> BlockRunner::sendOne(const Op& op, BlockState& block, const Extent& source,
-                                               const Extent& target, bool last) {
+Result<BlockRunner::Step> BlockRunner::sendOne(const Op& op, BlockState& block, const Sending& sending) {
+  const Extent& target = sending.target;
   transport::Channel* channel = channels_[static_cast<std::size_t>(target.rank)];
-  const std::byte* payload = local(source);
+  const std::byte* payload = local(sending.source);
   bool moved = false;
   while (block.offset < target.bytes) {
     const std::uint64_t bytes =
@@ -179,7 +179,7 @@ Result<BlockRunner::Step> BlockRunner::sendOne(const Op& op, BlockState& block, 
     header.offset = target.offset + block.offset;
     header.bytes = static_cast<std::uint32_t>(bytes);
     if (writesPackets(op.resolved.code)) header.flags |= transport::kFlagPackets;
-    if (op.signalsWithLastSegment && last && block.offset + bytes == target.bytes) {
+    if (op.signalsWithLastSegment && sending.last && block.offset + bytes == target.bytes) {
       header.flags |= transport::kFlagSignal;
       header.channelType = static_cast<std::uint8_t>(op.resolved.channelType);
       header.channel = state_.call.node->channelEnds(op.resolved.channelType)[op.signalChannel].pairIndex;

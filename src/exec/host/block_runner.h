@@ -40,8 +40,13 @@ class BlockRunner {
   bool packetsArrived(const Op& op, const schedule::Piece& piece) const;
   void fold(const Op& op, const schedule::Piece& piece, BlockState& block);
   Result<Step> sendTargets(const Op& op, const schedule::Piece& piece, BlockState& block);
-  Result<Step> sendOne(const Op& op, BlockState& block, const schedule::Extent& source,
-                       const schedule::Extent& target, bool last);
+  /// One source, one target; `last`: nothing of the op comes after it.
+  struct Sending {
+    const schedule::Extent& source;
+    const schedule::Extent& target;
+    bool last = false;
+  };
+  Result<Step> sendOne(const Op& op, BlockState& block, const Sending& sending);
   bool flushed(BlockState& block) const;
   std::byte* local(const schedule::Extent& extent) const;
 

@@ -53,7 +53,7 @@ Bytes foldAll(const ReferenceRun& run, const std::vector<Bytes>& inputs, std::ui
   Bytes sum(part(inputs[0]), part(inputs[0]) + bytes);
   const std::size_t count = bytes / dataTypeBytes(run.dataType);
   for (std::size_t rank = 1; rank < inputs.size(); ++rank) {
-    base::reduceInto(run.dataType, run.reduceOp, sum.data(), part(inputs[rank]), count);
+    base::reduce(run.dataType, run.reduceOp, {sum.data(), sum.data(), part(inputs[rank])}, count);
   }
   if (run.reduceOp == ReduceOp::kAvg) {
     base::finishAverage(run.dataType, sum.data(), count, static_cast<int>(inputs.size()));
@@ -61,8 +61,15 @@ Bytes foldAll(const ReferenceRun& run, const std::vector<Bytes>& inputs, std::ui
   return sum;
 }
 
+/// Whose output is asked for, and the rank that a rooted collective starts from.
+struct Viewpoint {
+  std::size_t rank = 0;
+  std::size_t root = 0;
+};
+
 Bytes expectedOutput(Collective collective, const ReferenceRun& run, const std::vector<Bytes>& inputs,
-                     std::size_t rank, std::size_t root) {
+                     Viewpoint viewpoint) {
+  const auto [rank, root] = viewpoint;
   const MessageSize size = sizeOf(collective, inputs.size(), run);
   Bytes output;
   const auto append = [&](const Bytes& bytes, std::uint64_t offset, std::uint64_t count) {
@@ -139,7 +146,7 @@ std::vector<Bytes> expectedResult(Collective collective, Rank root, const Refere
   std::vector<Bytes> outputs;
   for (std::size_t rank = 0; rank < inputs.size(); ++rank) {
     if (definesOutput(collective, static_cast<Rank>(rank), root)) {
-      outputs.push_back(expectedOutput(collective, run, inputs, rank, static_cast<std::size_t>(root)));
+      outputs.push_back(expectedOutput(collective, run, inputs, {rank, static_cast<std::size_t>(root)}));
     } else {
       outputs.emplace_back(sizeOf(collective, inputs.size(), run).outputBytes, kUndefinedByte);
     }

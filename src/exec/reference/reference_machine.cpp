@@ -271,8 +271,8 @@ Result<ReferenceMachine::Bytes> ReferenceMachine::fold(const Thread& thread, std
                   fmt::format("{}: operands of {} and {} bytes are not whole elements of one length",
                               place(thread), result.size(), parts[i].size()));
     }
-    base::reduceInto(run_.dataType, run_.reduceOp, result.data(), parts[i].data(),
-                     result.size() / elementBytes);
+    base::reduce(run_.dataType, run_.reduceOp, {result.data(), result.data(), parts[i].data()},
+                 result.size() / elementBytes);
   }
   return result;
 }

@@ -53,20 +53,21 @@ bool overlap(const CellRange& left, std::uint32_t leftCells, const CellRange& ri
 /// Within one op every destination must be apart from every other operand, except that it may be a source of
 /// the very same piece, cell for cell.
 bool hasOverlap(const Step& step) {
-  for (std::size_t a = 0; a < step.moves.size(); ++a) {
-    const Move& writing = step.moves[a];
-    for (std::size_t d = 0; d < writing.destinations.size(); ++d) {
-      const CellRange& destination = writing.destinations[d];
-      for (std::size_t b = 0; b < step.moves.size(); ++b) {
-        const Move& other = step.moves[b];
-        for (const CellRange& source : other.sources) {
-          const bool same = a == b && source.space == destination.space && source.first == destination.first;
-          if (!same && overlap(destination, writing.cells, source, other.cells)) return true;
-        }
-        for (std::size_t e = 0; e < other.destinations.size(); ++e) {
-          if (a == b && d == e) continue;
-          if (overlap(destination, writing.cells, other.destinations[e], other.cells)) return true;
-        }
+  const auto meets = [](const Move& writing, const CellRange& destination, const Move& other) {
+    for (const CellRange& source : other.sources) {
+      const bool same =
+          &writing == &other && source.space == destination.space && source.first == destination.first;
+      if (!same && overlap(destination, writing.cells, source, other.cells)) return true;
+    }
+    for (const CellRange& written : other.destinations) {
+      if (&written != &destination && overlap(destination, writing.cells, written, other.cells)) return true;
+    }
+    return false;
+  };
+  for (const Move& writing : step.moves) {
+    for (const CellRange& destination : writing.destinations) {
+      for (const Move& other : step.moves) {
+        if (meets(writing, destination, other)) return true;
       }
     }
   }

@@ -257,10 +257,10 @@ class RacePass {
     }
     for (std::uint32_t i = touch.range.first; i < touch.range.first + touch.cells; ++i) {
       Cell& cell = cells_[touch.range.space][i];
-      if (cell.write.clock > known_[thread].data[cell.write.thread]) conflict(step, cell.write, touch, i);
+      if (cell.write.clock > known_[thread].data[cell.write.thread]) conflict({step, touch, i}, cell.write);
       if (touch.write) {
         for (const Access& read : cell.reads) {
-          if (read.clock > known_[thread].execution[read.thread]) conflict(step, read, touch, i, true);
+          if (read.clock > known_[thread].execution[read.thread]) conflict({step, touch, i}, read, true);
         }
         cell.write = now;
         cell.reads.clear();
@@ -279,8 +279,14 @@ class RacePass {
     cell.reads.push_back(now);
   }
 
-  void conflict(const Step& step, const Access& earlier, const Touch& touch, std::uint32_t cell,
-                bool earlierReads = false) {
+  struct Here {
+    const Step& step;
+    const Touch& touch;
+    std::uint32_t cell;
+  };
+
+  void conflict(const Here& here, const Access& earlier, bool earlierReads = false) {
+    const auto& [step, touch, cell] = here;
     const char* kind = !touch.write   ? "read-write-race"
                        : earlierReads ? "read-write-race"
                                       : "write-write-race";

@@ -304,19 +304,20 @@ class StructurePass {
 }  // namespace
 
 void forEachOp(const Schedule& schedule, const std::function<void(const OpPlace&, const Op&)>& visit) {
+  const auto visitWithInner = [&visit](OpPlace place, const Op& op) {
+    visit(place, op);
+    for (std::size_t inner = 0; inner < op.inner.size(); ++inner) {
+      place.inner = static_cast<std::int32_t>(inner);
+      visit(place, op.inner[inner]);
+    }
+  };
   for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
     const auto& blocks = schedule.ranks[rank].threadBlocks;
     for (std::size_t block = 0; block < blocks.size(); ++block) {
       OpPlace place{static_cast<Rank>(rank), static_cast<std::int32_t>(block)};
       for (std::size_t i = 0; i < blocks[block].ops.size(); ++i) {
-        const Op& op = blocks[block].ops[i];
         place.op = static_cast<std::int32_t>(i);
-        place.inner = -1;
-        visit(place, op);
-        for (std::size_t inner = 0; inner < op.inner.size(); ++inner) {
-          place.inner = static_cast<std::int32_t>(inner);
-          visit(place, op.inner[inner]);
-        }
+        visitWithInner(place, blocks[block].ops[i]);
       }
     }
   }

@@ -9,6 +9,7 @@
 
 #include "schedule/case_files_for_test.h"
 #include "schedule/json.h"
+#include "schedule/verify/passes.h"
 #include "schedule/verify/verify.h"
 #include "schedule/xml.h"
 
@@ -104,28 +105,29 @@ TEST(VerifyFilesTest, ValidPlansHaveNoFindings) {
   }
 }
 
-/// Removing any one op from a valid plan must be noticed: none of these plans has an op too many. (`nop`
-/// orders threads within a block, which the verifier does not model; a flush before the end of a block is a
-/// matter of its successors.)
+bool mayBeLeftOut(const std::string& file, const OpPlace& place, const Op& op) {
+  // `nop` orders the threads within a block, which the verifier does not model.
+  if (op.code == OpCode::kNop || op.code == OpCode::kPipeline) return true;
+  // This plan overwrites the source of a put to show that the flush before is needed; the copy itself is not.
+  return file.find("allgather_port_flush") != std::string::npos && place.op == 4;
+}
+
+/// Removing any one op from a valid plan must be noticed: none of these plans has an op too many.
 TEST(VerifyFilesTest, EveryOpOfAValidPlanIsNeeded) {
   int removed = 0;
   for (const auto& file : planFiles("valid")) {
     const auto schedule = readJson(testing::readFile(file));
     ASSERT_TRUE(schedule);
-    for (std::size_t rank = 0; rank < schedule->ranks.size(); ++rank) {
-      for (std::size_t block = 0; block < schedule->ranks[rank].threadBlocks.size(); ++block) {
-        const auto& ops = schedule->ranks[rank].threadBlocks[block].ops;
-        for (std::size_t i = 0; i < ops.size(); ++i) {
-          if (ops[i].code == OpCode::kNop || ops[i].code == OpCode::kPipeline) continue;
-          Schedule broken = *schedule;
-          auto& brokenOps = broken.ranks[rank].threadBlocks[block].ops;
-          brokenOps.erase(brokenOps.begin() + static_cast<std::ptrdiff_t>(i));
-          EXPECT_FALSE(verify(broken).valid())
-              << file << " without rank " << rank << " block " << block << " op " << i;
-          ++removed;
-        }
-      }
-    }
+    verifying::forEachOp(*schedule, [&](const OpPlace& place, const Op& op) {
+      if (place.inner >= 0 || mayBeLeftOut(file.string(), place, op)) return;
+      Schedule broken = *schedule;
+      auto& ops = broken.ranks[static_cast<std::size_t>(place.rank)]
+                      .threadBlocks[static_cast<std::size_t>(place.threadBlock)]
+                      .ops;
+      ops.erase(ops.begin() + place.op);
+      EXPECT_FALSE(verify(broken).valid()) << file << " without " << toString(place);
+      ++removed;
+    });
   }
   EXPECT_GT(removed, 100);
 }
