@@ -7,8 +7,9 @@
 
 namespace theseus::cli {
 
-void addRun(CLI::App& app, int& exitCode) {
+void addRun(CLI::App& app, int& exitCode, std::vector<std::string> program) {
   auto options = std::make_shared<RunOptions>();
+  options->command = std::move(program);
   auto grace = std::make_shared<double>(5.0);
   CLI::App* verb = app.add_subcommand(
       "run", "start N ranks of a program on this host: theseus run -n N -- PROGRAM ARGS...");
@@ -22,11 +23,7 @@ void addRun(CLI::App& app, int& exitCode) {
   verb->add_option("--grace", *grace, "seconds between SIGTERM and SIGKILL when the job is stopped")
       ->check(CLI::Range(0.0, 3600.0))
       ->capture_default_str();
-  verb->prefix_command();  // from PROGRAM on everything belongs to it
-  verb->callback([verb, options, grace, &exitCode] {
-    options->command = verb->remaining();
-    if (!options->command.empty() && options->command.front() == "--")
-      options->command.erase(options->command.begin());
+  verb->callback([options, grace, &exitCode] {
     if (options->command.empty())
       throw CLI::ValidationError("PROGRAM", "is missing: theseus run -n N -- PROGRAM ARGS...");
     options->grace = std::chrono::milliseconds(static_cast<long long>(*grace * 1000));

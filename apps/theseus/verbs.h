@@ -2,6 +2,9 @@
 // done, 1 the work failed or found something, 2 wrong usage.
 #pragma once
 
+#include <string>
+#include <vector>
+
 namespace CLI {
 class App;
 }
@@ -9,8 +12,8 @@ class App;
 namespace theseus::cli {
 
 /// Each sets `exitCode` when its subcommand was chosen and has run.
-void addRun(CLI::App& app, int& exitCode);    // run -n N -- PROGRAM
-void addPlan(CLI::App& app, int& exitCode);   // plan make|verify|show|convert
+void addRun(CLI::App& app, int& exitCode, std::vector<std::string> program);  // run -n N -- PROGRAM
+void addPlan(CLI::App& app, int& exitCode);                                   // plan make|verify|show|convert
 void addCtl(CLI::App& app, int& exitCode);    // ctl status|attr|set|sched|swap|explain
 void addBench(CLI::App& app, int& exitCode);  // bench COLLECTIVE
 void addSim(CLI::App& app, int& exitCode);    // sim
