@@ -39,10 +39,7 @@ bool LinkMonitor::watchRecovery(Regime& regime, double rate, double busyShare) {
   if (busyShare >= kSaturatedShare) {
     regime.saturatedRate += (regime.saturatedRate == 0 ? 1.0 : 0.3) * (rate - regime.saturatedRate);
     bestRate_ = std::max(bestRate_, rate);
-    if (hoping_)
-      patience_ = rate < bestRate_ / kRecoveryStep / kRecoveryStep ? std::min(2 * patience_, kPatienceMax)
-                                                                   : kPatienceMin;
-    hoping_ = false;
+    if (hoping_) settleHope(rate >= bestRate_ / kRecoveryStep / kRecoveryStep);
   }
   const bool beyond =
       regime.saturatedRate > 0 && busyShare < kUnboundShare && rate > kRecoveryStep * regime.saturatedRate;
@@ -51,6 +48,16 @@ bool LinkMonitor::watchRecovery(Regime& regime, double rate, double busyShare) {
   regime.unbound = true;
   hoping_ = true;
   return true;
+}
+
+void LinkMonitor::settleHope(bool fulfilled) {
+  hoping_ = false;
+  patience_ = fulfilled ? kPatienceMin : std::min(2 * patience_, kPatienceMax);
+  for (auto& [slot, regime] : regimes_) {
+    regime.unbound = false;
+    regime.unboundSamples = 0;
+    if (fulfilled && slot != latest_) regime.saturatedRate = 0;
+  }
 }
 
 bool LinkMonitor::add(control::ScheduleSlot slot, const transport::LinkSample& sample, double seconds) {
@@ -72,7 +79,10 @@ bool LinkMonitor::add(control::ScheduleSlot slot, const transport::LinkSample& s
 }
 
 void LinkMonitor::restart() {
-  regimes_.clear();
+  for (auto& [slot, regime] : regimes_) {
+    regime.detectors.assign(static_cast<std::size_t>(size_), policy::LinkDetector());
+    regime.samples = 0;
+  }
   latest_ = -1;
 }
 

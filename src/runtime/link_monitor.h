@@ -22,7 +22,9 @@ class LinkMonitor {
   /// Takes the links' use during one collective run by `slot`, which took `seconds` on this rank. True when
   /// some link became slower or faster.
   bool add(control::ScheduleSlot slot, const transport::LinkSample& sample, double seconds);
-  /// Forgets everything: another dispatch table is in force, and with it other flows share the ports.
+  /// Forgets the rates: another dispatch table is in force, and with it other flows share the ports. What
+  /// held this rank's link back under a schedule stays known: the schedule may still be in force, and once
+  /// the link has healed that bound can no longer be measured.
   void restart();
   /// What this rank knows about every rank's link, bytes/s, NaN = nothing. Nullopt until enough samples came
   /// since restart().
@@ -37,6 +39,8 @@ class LinkMonitor {
     bool unbound = false;
   };
   bool watchRecovery(Regime& regime, double rate, double busyShare);
+  /// The link was seen in full use after it was hoped to be healed: was it?
+  void settleHope(bool fulfilled);
 
   Rank rank_;
   int size_;

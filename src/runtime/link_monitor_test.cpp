@@ -59,6 +59,36 @@ TEST(LinkMonitor, ALinkThatIsSparedIsTakenForHealedOnceItsOldBoundIsBroken) {
   EXPECT_NEAR((*monitor.rates())[0], kFast, 1e6);
 }
 
+TEST(LinkMonitor, TheOldBoundStaysKnownWhenTheTableChangesForOtherSizes) {
+  LinkMonitor monitor(0, 4);
+  for (int i = 0; i < 6; ++i) monitor.add(0, sample(kFast, 0.2), 0.25);
+  monitor.restart();
+  for (int i = 0; i < 8; ++i) monitor.add(7, sample(kSlow, 0.28), 0.31);
+  monitor.add(7, sample(1.3 * kSlow, 0.15), 0.29);
+  monitor.restart();  // slot 7 is still in force
+  bool changed = false;
+  for (int i = 0; i < 6; ++i) changed |= monitor.add(7, sample(1.3 * kSlow, 0.15), 0.29);
+  EXPECT_TRUE(changed);
+  EXPECT_NEAR((*monitor.rates())[0], kFast, 1e6);
+  monitor.restart();
+  for (int i = 0; i < 6; ++i) monitor.add(7, sample(1.3 * kSlow, 0.15), 0.29);
+  EXPECT_NEAR((*monitor.rates())[0], kFast, 1e6) << "until the link is seen in full use, the hope stands";
+}
+
+TEST(LinkMonitor, AVainHopeIsNotReportedAgainAtOnce) {
+  LinkMonitor monitor(0, 4);
+  for (int i = 0; i < 6; ++i) monitor.add(0, sample(kFast, 0.2), 0.25);
+  monitor.restart();
+  for (int i = 0; i < 8; ++i) monitor.add(7, sample(kSlow, 0.28), 0.31);
+  for (int i = 0; i < 6; ++i) monitor.add(7, sample(1.3 * kSlow, 0.15), 0.29);
+  monitor.restart();
+  for (int i = 0; i < 4; ++i) monitor.add(0, sample(kSlow, 0.45), 0.5);
+  EXPECT_NEAR((*monitor.rates())[0], kSlow, 1e6);
+  monitor.restart();
+  for (int i = 0; i < 4; ++i) monitor.add(7, sample(1.3 * kSlow, 0.15), 0.29);
+  EXPECT_LT((*monitor.rates())[0], 1.4 * kSlow);
+}
+
 TEST(LinkMonitor, AStarvedProcessIsNotAHealedLink) {
   LinkMonitor monitor(0, 4);
   for (int i = 0; i < 6; ++i) monitor.add(0, sample(kFast, 0.2), 0.25);
