@@ -1,10 +1,9 @@
 // How fast a rank's link really is: bytes that were acknowledged over the time in which bytes waited for the
 // link. Pure logic: time and readings come in. Owned by an endpoint, one thread.
 //
-// Time is cut into intervals. In an interval a flow counts as busy if bytes waited for the link at both of
-// its ends and the receiver's window did not hold the flow back for most of it. The link was busy if at least
-// one flow was: seven flows through one port share it, so their times are united, never added. Bytes of all
-// flows in a busy interval left through the link.
+// Time is cut into intervals. A flow is busy in one if bytes waited for the link at both of its ends and the
+// receiver's window did not hold it back for most of it. The link is busy if a flow is: flows through one
+// port share it, so their times are united, never added, and the bytes of all flows left through the link.
 #pragma once
 
 #include <cstdint>

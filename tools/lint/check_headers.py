@@ -22,7 +22,7 @@ def head_comment(lines):
 def compile_alone(path):
     compiler = os.environ.get("CXX") or shutil.which("g++") or "c++"
     command = [compiler, "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-x", "c++", "-"]
-    command += [f"-I{ROOT / folder}" for folder in INCLUDE_PATHS]
+    command += [f"-I{ROOT / folder}" for folder in INCLUDE_PATHS] + ["-DTHESEUS_SOURCE_DIR=\".\""]
     # Twice: the guard must work.
     unit = f'#include "{path}"\n#include "{path}"\n'
     done = subprocess.run(command, input=unit, capture_output=True, text=True, check=False)

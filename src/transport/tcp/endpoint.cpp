@@ -187,7 +187,8 @@ Result<bool> TcpEndpoint::sendQueued(base::TimePoint now) {
     if (*written > 0 && meter_.active() && !meter_.waiting(peer) && readFlow(*channel).waiting)
       meter_.loaded(peer);
   }
-  measureAfter(heaviest >= kHeavyBytes);
+  // An emulated link never takes more than its turn at once.
+  measureAfter(heaviest >= (bucket_.limits() ? kPacedBytes : kHeavyBytes));
   return moved;
 }
 
